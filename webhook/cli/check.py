@@ -25,13 +25,9 @@ from webhook.server import settings
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook check` takes."""
-    rules, losses = (
-        "rule files (default: %(default)s)",
-        "list requests that cannot be recovered from a pod's resources",
-    )
-    command.add_argument(
-        "directory", nargs="?", type=Path, default=settings.default_rules(), metavar="DIR", help=rules
-    )
+    default, what = settings.default_rules(), "rule files (default: %(default)s)"
+    command.add_argument("directory", nargs="?", type=Path, default=default, metavar="DIR", help=what)
+    losses = "list requests that cannot be recovered from a pod's resources"
     command.add_argument("--losses", action="store_true", help=losses)
     options.output_option(command)
 
@@ -50,10 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         rulebook = rule_files.load(arguments.directory)
         rule_files.check_installable(arguments.directory, rulebook.cluster)
     except rule_files.RuleFilesError as error:
-        if arguments.output == "json":
-            options.print_json(broken(error.problems))
-        else:
-            print(error)
+        options.print_json(broken(error.problems)) if arguments.output == "json" else print(error)
         return options.NOT_FINE
     lost = None
     if arguments.losses:
@@ -176,10 +169,8 @@ def doubts(rulebook: Rulebook) -> Iterator[str]:
             rule = f"{mode.at.of(backend.name)} spec.modes"
             # The mode before it that takes all of its requests, whatever the card.
             earlier = backend.modes[: [mode.at for mode in backend.modes].index(mode.at)]
-            whole = (
-                predecessor for predecessor in earlier if predecessor.profile is None and predecessor.size is None
-            )
-            before = next((predecessor for predecessor in whole if _covers(predecessor.when, mode.when)), None)
+            whole = (other for other in earlier if other.profile is None and other.size is None)
+            before = next((other for other in whole if _covers(other.when, mode.when)), None)
             if before is not None:
                 taken = f'as "{before.name}" ({before.at.line_only}) takes them all'
                 yield f'{rule}: no request becomes "{mode.name}", {taken}; it only reads what pods bring along'
@@ -228,10 +219,8 @@ def losses(backend: Backend, alone: Rulebook) -> Sequence[str]:
         for served in plan.make(pod.read(raw), alone).assignments:
             mode, back = served.mode, None
             with suppress(CannotExpressError):
-                read, _ = read_back.understand(
-                    served.amounts, served.backend, served.demand.annotations | mode.enforced
-                )
-                back = words(read)
+                annotations = served.demand.annotations | mode.enforced
+                back = words(read_back.understand(served.amounts, served.backend, annotations)[0])
             others = [*mode.outputs.node_affinity.values(), *mode.outputs.annotations.values()]
             written = {output.what for output in (*mode.amounts.values(), *others)}
             for key, value in words(served.request).items():

@@ -49,8 +49,7 @@ class Conversion:
     def of(self, understood: Explanation, setting: Setting = NOWHERE) -> Explanation:
         """The pod of an explanation, rewritten."""
         # Its request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
-        violations = understood.decision.violations
-        unclear = any(not violation.code.startswith(("GPU1", "GPU5")) for violation in violations)
+        unclear = any(not violation.code.startswith(("GPU1", "GPU5")) for violation in understood.decision.violations)
         planned = understood.planned
         if unclear or planned is None or not planned.assignments:
             return understood
@@ -93,8 +92,7 @@ class Conversion:
         before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
         violations = list(unknown_devices.violations(unknown_devices.find(bare, wanted), bare)) or planned.violations
         if violations:
-            refused = replace(before, decision=denied(violations, planned.warnings))
-            return explanation.with_candidates(refused, wanted)
+            return explanation.with_candidates(replace(before, decision=denied(violations, planned.warnings)), wanted)
 
         # Without the notes of a translation, unless its own annotations ask in shorthand.
         operations = fields.to_patch(planned.edits, neutral)
@@ -550,17 +548,14 @@ def _neutral(pod: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rul
     metadata = dict(pod.raw.get("metadata") or {})
     for section in ("annotations", "labels"):
         written = [
-            {
-                key.replace(verbs.CONTAINER, assignment.demand.container.name): output
-                for key, output in outputs.items()
-            }
+            (ruled.replace(verbs.CONTAINER, assignment.demand.container.name), output)
             for assignment in served
-            for outputs in [getattr(assignment.mode.outputs, section)]
+            for ruled, output in getattr(assignment.mode.outputs, section).items()
         ]
         entries = {}
         for key, value in (metadata.get(section) or {}).items():
             by_system = (
-                any(key in outputs and outputs[key].wrote(value) for outputs in written)
+                any(key == name and output.wrote(value) for name, output in written)
                 or any(companion.reserves(key) for companion in companions)
                 or key.startswith(prefixes)
                 or key in words
@@ -582,12 +577,8 @@ def _neutral(pod: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rul
             spec = _with(spec, key, None)
     tolerations = [dict(toleration) for injection in injected for toleration, _ in injection.tolerations]
     node_labels = {key for mode in modes for key in mode.outputs.node_affinity}
-    claims = {
-        name
-        for assignment in served
-        if assignment.mode.claims
-        for name in plan.claim_names(assignment.demand.container)
-    }
+    claiming = [assignment.demand.container for assignment in served if assignment.mode.claims]
+    claims = {name for container in claiming for name in plan.claim_names(container)}
     without = {
         "tolerations": [toleration for toleration in spec.get("tolerations") or () if toleration not in tolerations],
         "nodeSelector": {k: v for k, v in (spec.get("nodeSelector") or {}).items() if k not in node_labels},
@@ -610,15 +601,9 @@ def _neutral(pod: Pod, served: Sequence[Assignment], kept: Sequence[Unread], rul
         names = set(plan.claim_names(container)) if any(assignment.mode.claims for assignment in here) else set()
         others = [claim for claim in resources.get("claims") or () if claim.get("name") not in names]
         raw = _with(raw, "resources", _with(resources, "claims", others))
-        env_of_rules = [assignment.mode.outputs.env for assignment in here]
-        env = [
-            variable
-            for variable in raw.get("env") or ()
-            if not any(
-                (name := variable.get("name")) in outputs and outputs[name].wrote(variable.get("value"))
-                for outputs in env_of_rules
-            )
-        ]
+        env = raw.get("env") or ()
+        for name, output in (line for assignment in here for line in assignment.mode.outputs.env.items()):
+            env = [entry for entry in env if entry.get("name") != name or not output.wrote(entry.get("value"))]
         raw = _with(raw, "env", env)
         spec[listed] = [raw if at == index else other for at, other in enumerate(spec[listed])]
     return {**pod.raw, "metadata": metadata, "spec": spec}

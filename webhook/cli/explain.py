@@ -32,33 +32,24 @@ from webhook.files.documents import MAX_BYTES, UnreadableError, parse_manifests
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook explain` takes."""
     command.epilog = "kubectl create --dry-run=server tells what else the API server refuses"
-    command.add_argument(
-        "file", metavar="FILE|-", help="pods, workloads, policies, lists or reviews, as YAML or JSON"
-    )
+    what = "pods, workloads, policies, lists or reviews, as YAML or JSON"
+    command.add_argument("file", metavar="FILE|-", help=what)
     options.around_option(
         command,
         "claims that the pods name, their classes, policies, and namespaces with their labels, where they are not in"
         " the same file",
     )
-    command.add_argument(
-        "-n", "--namespace", default="", metavar="NAME", help="namespace of the pods; default: what each pod says"
-    )
+    namespace = "namespace of the pods; default: what each pod says"
+    command.add_argument("-n", "--namespace", default="", metavar="NAME", help=namespace)
     command.add_argument("--user", default="", metavar="NAME", help="user who creates the pods, for exemptions")
-    command.add_argument(
-        "--at", type=_time, metavar="TIME", help="time of the create, as 2027-01-31T00:00:00Z; default: now"
-    )
-    command.add_argument(
-        "--usage",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="what tenants use: kubectl get tenantusages,tenantpolicies,exemptions,namespaces -o yaml; default: none",
-    )
+    at = "time of the create, as 2027-01-31T00:00:00Z; default: now"
+    command.add_argument("--at", type=_time, metavar="TIME", help=at)
+    usage = "what tenants use: kubectl get tenantusages,tenantpolicies,exemptions,namespaces -o yaml; default: none"
+    command.add_argument("--usage", action="append", default=[], metavar="FILE", help=usage)
     command.add_argument("--backend", default="", metavar="NAME", help="as if the cluster had only this back end")
     command.add_argument("--to", default="", metavar="NAME", help="rewrite pods of another system for this back end")
-    command.add_argument(
-        "--from", dest="source", default="", metavar="NAME", help="with --to: the back end of the pods at present"
-    )
+    source = "with --to: the back end of the pods at present"
+    command.add_argument("--from", dest="source", default="", metavar="NAME", help=source)
     options.rules_option(command)
     options.output_option(command)
 

@@ -151,9 +151,8 @@ def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = 
     for made in pod_templates.pods(document, rulebook.workloads):
         namespace = setting.namespace or made.namespace
         if made.wrong is not None:
-            refused = denied([made.wrong])
             explanation = Explanation(
-                title=made.title, decision=refused, before=made.pod, after=made.pod, namespace=namespace
+                title=made.title, decision=denied([made.wrong]), before=made.pod, after=made.pod
             )
         else:
             explanation = explain_pod(made.title, made.pod, namespace, rulebook, setting)
@@ -161,7 +160,7 @@ def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = 
             notes = [made.note] if made.note else []
             warnings = [*decision.warnings, *notes, *(() if decision.backends else made.hints)]
             explanation = replace(explanation, pods=made.number, decision=decision._replace(warnings=warnings))
-        explanations.append(replace(explanation, named=made.named))
+        explanations.append(replace(explanation, named=made.named, namespace=namespace))
     return explanations
 
 
@@ -204,8 +203,7 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
         bare = Violation(code="GPU001", path="spec", message="the pod has no spec", fix="write its spec")
         return Explanation(title=title, decision=denied([bare]), before=raw, after=raw)
     if rulebook.cluster.exempts(review.namespace):
-        exempt = f"{title} (exempt: {review.namespace})"
-        return Explanation(title=exempt, decision=UNTOUCHED, before=raw, after=raw)
+        return Explanation(title=f"{title} (exempt: {review.namespace})", decision=UNTOUCHED, before=raw, after=raw)
     decision, planned = mutate_with_plan(review, rulebook)
     stored = after = fields.applied(decision.patch, raw) if decision.patch else raw
     if decision.allowed:  # by the first webhook; the second judges the pod as it would be stored
@@ -229,13 +227,7 @@ def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explan
 
 
 def foresee(
-    decision: Decision,
-    pods: int,
-    namespace: str,
-    tenancy: Tenancy,
-    ledgers: Ledgers,
-    *,
-    imagined: bool = False,
+    decision: Decision, pods: int, namespace: str, tenancy: Tenancy, ledgers: Ledgers, *, imagined: bool = False
 ) -> tuple[Decision, Prospect | None, Ledgers]:
     """The decision on so many copies of a pod with the word of the ledger, why, and the ledgers if they are created.
 
@@ -281,9 +273,8 @@ def foresee(
             _, [refused] = reserve(holding(fit), [reservation.ask])
             over = f"of its {pods} pods {fit} fit, and {fate[reservation.action]}: [GPU104] "
             violations = limits.over(reservation, holding(fit), refused.exceeded)
-            answered = answered._replace(
-                warnings=[*answered.warnings, *(over + violation.message for violation in violations)]
-            )
+            warnings = [over + violation.message for violation in violations]
+            answered = answered._replace(warnings=[*answered.warnings, *warnings])
     entering = pods if fit is None or not reservation.ask.enforced else min(pods, fit)
     return answered, prospect, {**ledgers, policy.name: holding(entering)}
 

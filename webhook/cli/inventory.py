@@ -50,9 +50,8 @@ from webhook.files import documents, rule_files
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook inventory` takes."""
-    options.objects_option(
-        command, "nodes, pods, and manifests of what makes pods (kubectl get nodes,pods -A -o json), or YAML"
-    )
+    what = "nodes, pods, and manifests of what makes pods (kubectl get nodes,pods -A -o json), or YAML"
+    options.objects_option(command, what)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -62,18 +62,9 @@ def warn(
         old = None if request.old_pod is None else _read(kind, name, request.old_pod, rulebook)
         former = {*old.problems} if isinstance(old, Broken) else set()
         if any(not problem.unknown and problem not in former for problem in policy.problems):
-            return denied(
-                [
-                    Violation(
-                        code="GPU006",
-                        path=problem.path,
-                        message=problem.message,
-                        fix=f"kubectl explain {problem.at.file.partition('/')[0]}.spec shows its form",
-                        rule=problem.at.file,
-                    )
-                    for problem in policy.problems
-                ]
-            )
+            fix = f"kubectl explain {kind}.spec shows its form"
+            wrong = Violation(code="GPU006", path="", message="", fix=fix, rule=f"{kind}/{name}")
+            return denied([replace(wrong, path=problem.path, message=problem.message) for problem in policy.problems])
         none = "its namespaces get no GPU" if kind == "TenantPolicy" else "it lifts nothing"
         unusable = f"until that is mended, the last form that was right holds; if there was none, {none}"
         warnings += [*map(str, policy.problems), f"{kind}/{name}: {unusable}"]

@@ -125,16 +125,12 @@ class Snapshot:
         """
         policies = load.policies_from(self.of("TenantPolicy"), rulebook)
         exemptions = load.exemptions_from(self.of("Exemption"), rulebook)
-        problems = [
-            Problem(name, f"its policy cannot be used: {problem}")
-            for name, broken in policies.broken.items()
-            for problem in broken.problems
-        ]
-        problems += [
-            Problem("", f"the exemption {name} cannot be used: {problem}")
-            for name, broken in exemptions.broken.items()
-            for problem in broken.problems
-        ]
+        problems: list[Problem] = []
+        for name, policy in policies.broken.items():
+            problems += (Problem(name, f"its policy cannot be used: {problem}") for problem in policy.problems)
+        for name, exemption in exemptions.broken.items():
+            unusable = f"the exemption {name} cannot be used"
+            problems += (Problem("", f"{unusable}: {problem}") for problem in exemption.problems)
         # The cluster may have namespaces that are not among these: the policies' status tells their conflicts.
         problems += [
             Problem(_name(policy), str(condition.get("message", "")))

@@ -155,11 +155,9 @@ def overview(objects: Snapshot, rulebook: Rulebook, at: float, *, live: bool) ->
         }
         lapses.append(Lapse(of, f"ended {when} ago" if state == "ended" else f"in {when}", seconds))
 
-    def fullness(tenant: Tenant) -> int:
-        return -1 if tenant.of["percent"] is None else int(tenant.of["percent"])
-
+    tenants.sort(key=lambda tenant: -1 if tenant.of["percent"] is None else tenant.of["percent"], reverse=True)
     return Tenants(
-        tenants=sorted(tenants, key=fullness, reverse=True),
+        tenants=tenants,
         problems=list(dict.fromkeys(problems)),
         exemptions=sorted(lapses, key=lambda lapse: lapse.seconds),
     )

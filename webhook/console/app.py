@@ -251,8 +251,7 @@ def _usable(rules: LoadedRules) -> Rulebook:
     """The rulebook; where the rules do not load, the request ends with what is wrong with them."""
     loaded = rules.now()
     if loaded.rulebook is None:
-        answer = {"error": "the rules cannot be used", **loaded.contract()}
-        abort(_json(answer, HTTPStatus.SERVICE_UNAVAILABLE))
+        abort(_json({"error": "the rules cannot be used", **loaded.contract()}, HTTPStatus.SERVICE_UNAVAILABLE))
     return loaded.rulebook
 
 

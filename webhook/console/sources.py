@@ -159,19 +159,13 @@ class LoadedRules:
             stamp = rule_files.directory_stamp(self._directory), self._around and rule_files.file_stamp(self._around)
             if stamp == self._stamp:
                 return self._loaded
-            rulebook: Rulebook | None = None
-            problems: Sequence[Problem] = ()
-            unseen = None
+            self._stamp = None  # what fails may pass without a change: it is read again
             try:
                 rulebook = rule_files.load_cached(self._directory)
-                if self._around is not None:
-                    rulebook = surroundings.around(rulebook, self._around)
+                self._loaded = Loaded(surroundings.around(rulebook, self._around) if self._around else rulebook)
+                self._stamp = stamp
             except rule_files.RuleFilesError as error:
-                problems = error.problems
+                self._loaded = Loaded(None, error.problems)
             except surroundings.SurroundingsError as error:
-                unseen = f"Nothing is known of the cluster's nodes: {error}"
-            self._loaded = Loaded(rulebook, problems, unseen)
-            self._stamp = (
-                None if problems or unseen else stamp
-            )  # what failed may pass without a change: it is read again
+                self._loaded = Loaded(rulebook, unseen=f"Nothing is known of the cluster's nodes: {error}")
             return self._loaded
