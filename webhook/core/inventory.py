@@ -167,9 +167,7 @@ def _node(
     amounts = {name: _amount(value) for name, value in advertised.items() if name in rulebook.resources}
     left = {name: amount for name, amount in amounts.items() if amount > 0}
     owners: dict[str, Sequence[Backend]] = {}
-    for (
-        name
-    ) in left:  # whose resource it may be by the node's labels: the most labels first, then the cluster's order
+    for name in left:  # whose it may be by the node's labels: the most labels first, then the cluster's order
         fitting = [
             owner
             for owner in rulebook.resources[name].owners

@@ -74,9 +74,8 @@ def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str =
     """
     if not isinstance(document, Mapping):
         return
-    kind, api_version = (
-        str(document.get(key) or text) for key, text in (("kind", kind), ("apiVersion", api_version))
-    )
+    kind = str(document.get("kind") or kind)
+    api_version = str(document.get("apiVersion") or api_version)
     if kind == "AdmissionReview":
         for inner in pods(fields.at(document, "request", "object"), workloads, "Pod"):
             # The object need not have its namespace yet.
@@ -272,9 +271,8 @@ def misplaced(workload: Object, template: Template) -> Iterator[str]:
     """
     for section, kind in METADATA:
         present = fields.mapping(template.pod, "metadata", section)
-        keys = [
-            key for key in fields.mapping(workload, "metadata", section) if is_key(kind, key) and key not in present
-        ]
+        stated = fields.mapping(workload, "metadata", section)
+        keys = [key for key in stated if is_key(kind, key) and key not in present]
         names = " and ".join(path_of(("metadata", section, shown(key))) for key in keys[:SHOWN])
         are, them = ("is", "it") if len(keys) == 1 else ("are", "them")
         if keys:

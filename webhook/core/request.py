@@ -88,8 +88,7 @@ class GpuRequest:
 
     def has(self) -> set[str]:
         """The dimensions that the request has, in the words of a rule's `has:`."""
-        names = ("share", "memory", "cores", "profile")
-        given = {name for name in names if getattr(self, name) is not None}
+        given = {name for name in ("share", "memory", "cores", "profile") if getattr(self, name) is not None}
         if self.memory_share is not None and self.memory_share < 1:
             given.add("share")
         return given | {"model"} if self.models else given

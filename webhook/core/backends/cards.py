@@ -65,9 +65,7 @@ def labels(rulebook: Rulebook) -> Labels:
     profiles: set[str] = set()
     lines: set[object] = set()  # of node affinity: many back ends and modes for the same cards have the same one
     for backend in rulebook.backends.values():
-        for key, output in (
-            (key, text) for mode in backend.modes for key, text in mode.outputs.node_affinity.items()
-        ):
+        for key, output in (line for mode in backend.modes for line in mode.outputs.node_affinity.items()):
             content: object = output.value if isinstance(output, Constant) else (output.what, output.form)
             values = frozenset(output.values.items()) if isinstance(output, Amount) else None
             line = (backend.vendors, backend.models, key, content, values)
@@ -156,8 +154,7 @@ def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
 
 def suggested_models(names: Sequence[str], near: str = "") -> str:
     """Some of the names for a message: the one that is `near` what was asked, then the others in their order."""
-    ordered = dict.fromkeys([*([near] if near else ()), *names])
-    return listed([*ordered])
+    return listed([*dict.fromkeys(filter(None, [near, *names]))])
 
 
 def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:

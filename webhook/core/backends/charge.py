@@ -63,9 +63,8 @@ def asked(request: GpuRequest, card: Card | None) -> Measure:
     profile = card.profiles.get(request.profile or "") if card else None
     memory: Fraction | int | None = request.memory
     if memory is None and card is not None:
-        memory = (
-            profile.memory if profile else card.memory * (1 if request.memory_share is None else request.memory_share)
-        )
+        share = 1 if request.memory_share is None else request.memory_share
+        memory = profile.memory if profile else card.memory * share
     compute = (request.cores or Fraction(0)) if part else Fraction(100)
     if not part and card and profile and card.compute_slices:
         compute = Fraction(100 * profile.compute_slices, card.compute_slices)

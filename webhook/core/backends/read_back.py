@@ -94,8 +94,7 @@ def understand_or_advise(
 
     outputs = {key: output for mode in backend.modes for key, output in mode.amounts.items()}
     if near := [value for value in reason.near if helps(reason.key, value)]:
-        fix = _write(outputs[reason.key], near)
-        raise CannotExpressError(reason.code, reason.message, fix, reason.key)
+        raise CannotExpressError(reason.code, reason.message, _write(outputs[reason.key], near), reason.key)
     counts = {1, *native.values(), *(end for mode in backend.modes for end in mode.when.count if end)}
     for name, amount in native.items():
         numbers = [output for mode in backend.modes if isinstance(output := mode.amounts.get(name), Amount)]
@@ -146,14 +145,11 @@ def _request_of(native: Mapping[str, int], mode: Mode, bare: GpuRequest) -> GpuR
     if mode.when.devices == "whole" or (not sized and cores in {None, 100}):
         # Whole devices, in whatever resource the mode has: count, models and annotations of the mode must match.
         request, when, model = replace(bare, count=count), mode.when, frozenset(["model"])
-        told = _told_by_resources(
-            replace(when, devices=None, has=when.has & model, lacks=when.lacks & model), request
-        )
-        if translate.matches(told, request):
+        told = replace(when, devices=None, has=when.has & model, lacks=when.lacks & model)
+        if translate.matches(_told_by_resources(told, request), request):
             return request
         reason = _not_this(mode, request)
-        is_excluded = translate.excluded(mode, request)
-        message = reason.message if is_excluded else f"{count} devices are not {mode.name}"
+        message = reason.message if translate.excluded(mode, request) else f"{count} devices are not {mode.name}"
         raise (VagueError if isinstance(reason, VagueError) else CannotExpressError)("GPU405", message, reason.fix)
     if memory_share is not None and cores == 100 * memory_share:
         numbers["share"] = memory_share

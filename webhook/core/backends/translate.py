@@ -73,8 +73,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
             message = "it has no way to give a part of a device's memory"
             raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
         if request.cores is not None and verbs.isdisjoint({"share", "cores"}):
-            cores = show(request.cores)
-            warnings.append(f"{backend.name} shares memory only: it does not limit compute to {cores}%")
+            warnings.append(f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%")
         if request.cores is None and mode.all_cores:
             warnings.append(
                 f"{backend.name} gives all of a device's compute where none is asked; add gpu-cores to share it"
@@ -156,9 +155,8 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
             continue
         here = cards.models_here(rulebook, backend)
         models = [model for model in request.models if model in here] or here
-        raise CannotExpressError(
-            "GPU303", message, f"ask for gpu-model: {cards.suggested_models(models)}", "gpu-model"
-        )
+        fix = f"ask for gpu-model: {cards.suggested_models(models)}"
+        raise CannotExpressError("GPU303", message, fix, "gpu-model")
 
 
 def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Backend, rulebook: Rulebook) -> None:
@@ -322,9 +320,8 @@ def _partitioned(request: GpuRequest, card: Card | None, backend: Backend, warni
     if name is not None and name not in backend.profiles:
         there = sorted(backend.profiles if card is None else backend.profiles & card.profiles.keys())
         has = f"one of: {', '.join(there)}".replace("+", ".") if there else "another model"
-        raise CannotExpressError(
-            "GPU305", f"none of its cards has a partition {name}", f"ask for {has}", "gpu-profile"
-        )
+        message = f"none of its cards has a partition {name}"
+        raise CannotExpressError("GPU305", message, f"ask for {has}", "gpu-profile")
     if name is not None and card is not None:
         profile_of(name, card)
     served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)

@@ -111,8 +111,7 @@ class Node:
     def text(self) -> str:
         """A string; raises DocumentError."""
         if not isinstance(self.value, str):
-            scalar = isinstance(self.value, bool | int | float)
-            hint = f'; quote it: "{str(self.value).lower()}"' if scalar else ""
+            hint = f'; quote it: "{str(self.value).lower()}"' if isinstance(self.value, bool | int | float) else ""
             raise self.problem(f"has to be a string, not {kind(self.value)}{hint}")
         return self.value
 

@@ -149,8 +149,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         names = {container.name for container in pod.containers}
         for name, numbers in slot_values.items():
             if name not in names:
-                resource = rulebook.resources[next(iter(numbers))]
-                missed.append((name, locations.address(pod, name, resource)))
+                missed.append((name, locations.address(pod, name, rulebook.resources[next(iter(numbers))])))
         result.violations += [_no_such_container(pod, name, value) for name, value in missed[:MOST]]
     result.warnings += locations.hints_of_keys(pod, rulebook, result.nearest)
     idle = general and not result.violations and "gpu" not in general
@@ -193,8 +192,7 @@ def _no_such_container(pod: Pod, missing: str, stated: FieldValue) -> Violation:
     verb, key = "name", stated.path.removeprefix("metadata.annotations").strip('["].')
     if stated.text != missing and missing in key:
         verb, names = "rename it to", [key.replace(missing, name) for name in names]
-    fix = f"{verb} one of: {listed(names)}"
-    return Violation(code="GPU204", path=stated.path, message=message, fix=fix)
+    return Violation(code="GPU204", path=stated.path, message=message, fix=f"{verb} one of: {listed(names)}")
 
 
 # The values of keys.
@@ -255,8 +253,7 @@ def _is_another_use(entry: Entry, pod: Pod, rulebook: Rulebook) -> bool:
             return False
         in_annotations = any(request.is_key("annotation", name) for name in pod.annotations)
         return not in_annotations and not _amounts_concern_gpus(pod, rulebook)
-    amount = text == "none" or (key == "gpu" and text.lower() in request.AMOUNTS)
-    if amount or _NUMBER.match(text):
+    if text == "none" or (key == "gpu" and text.lower() in request.AMOUNTS) or _NUMBER.match(text):
         return False
     try:
         request.KEYS[key](text)

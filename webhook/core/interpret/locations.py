@@ -50,8 +50,7 @@ _SHORT: Final[Mapping[SlotKind, Mapping[str, str]]] = {
 
 PERCENT: Final = PREFIX + "percent"
 _RESOURCES: Final = {
-    **{key: key for key in ("gpu", "gpu-memory", "gpu-cores")},
-    **{PREFIX + key.removeprefix("gpu-"): key for key in ("gpu", "gpu-memory", "gpu-cores")},
+    **{name: key for key in ("gpu", "gpu-memory", "gpu-cores") for name in (key, PREFIX + key.removeprefix("gpu-"))},
     PERCENT: "percent",
 }
 RESOURCES: Final = frozenset(_RESOURCES)
@@ -225,12 +224,10 @@ def _shorthand_amount(name: str, text: str) -> Any:
 
 def overcommitted(container: Container, name: str) -> Violation:
     """A request that differs from its limit (GPU401), both fields and values named."""
-    limits, requests = (
-        field_path((*container.path, "resources", section, name)) for section in ("limits", "requests")
-    )
-    requested, limit = (
-        as_written(quantity.text_of(section[name])) for section in (container.requests, container.limits)
-    )
+    path = (*container.path, "resources")
+    limits, requests = (field_path((*path, section, name)) for section in ("limits", "requests"))
+    present = (container.limits[name], container.requests[name])
+    limit, requested = (as_written(quantity.text_of(amount)) for amount in present)
     message = f"{requests} is {requested}, and {limits} is {limit}: GPUs cannot be overcommitted"
     fix = f"remove {name} from requests; it will equal the limit"
     return Violation(code="GPU401", path=requests, message=message, fix=fix)
@@ -305,10 +302,8 @@ def extended_resources(container: Container, rulebook: Rulebook, slot_values: Ma
             continue
         path = where(container, name)
         if resource.refuse_request_only:
-            message = f"{name} is requested without a limit"
             fix = f"write limits: {{{name}: {requested}}} instead of requests"
-            wrong = Violation(code="GPU404", path=path, message=message, fix=fix, rule=resource.rule)
-            native.violations.append(wrong)
+            native.violations.append(_violation("GPU404", container, resource, " is requested without a limit", fix))
             continue
         if name not in native.fractions:
             native.repairs[name] = Put((*container.path, "resources", "limits", name), requested, resource.rule)

@@ -75,9 +75,7 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
         resources = [rulebook.resources[name] for name in demand.extended.amounts]
         if all(resource.shared for resource in resources) and not all(resource.only_counts for resource in resources):
             # Only a label of the node tells which back end the resources are of.
-            considered = sorted(
-                considered, key=lambda candidate: isinstance(candidate, Failure) or not bound(candidate)
-            )
+            considered = sorted(considered, key=lambda choice: isinstance(choice, Failure) or not bound(choice))
     for candidate in considered:
         if isinstance(candidate, Failure):
             failures.append(candidate)
@@ -124,11 +122,9 @@ def candidates(
             akin = all(backend.owns & owner.owns for name in lacking for owner in groups[name])
             if demand.request is None or not akin:
                 resource = next(resources[name] for name in names if backend not in groups[name])
-                whose = [owner.name for owner in resource.owners] or ["no back end of this cluster"]
+                whose = [owner.name for owner in resource.owners[:MENTIONED]] or ["no back end of this cluster"]
                 path = locations.where(container, resource.name)
-                message = (
-                    f"{stated}, and {resource.name} on the container belongs to {' or '.join(whose[:MENTIONED])}"
-                )
+                message = f"{stated}, and {resource.name} on the container belongs to {' or '.join(whose)}"
                 fix = f"remove {resource.name}, or write gpu-backend: {whose[0]}"
                 raise Refusal(Violation(code="GPU203", path=path, message=message, fix=fix))
         owners, tenant_default = [backend], None
@@ -241,9 +237,8 @@ def _translated(demand: ContainerRequest, request: GpuRequest, backend: Backend,
             return assignment
     stated = [str(field) for key, field in sorted(demand.stated.items()) if key != "gpu-container"]
     becomes = ", ".join(f"{name}: {as_text(outputs[name], number)}" for name, number in assignment.amounts.items())
-    texts = {
-        locations.where(demand.container, name): demand.extended.texts[name] for name in [*amounts, *sorted(zeros)]
-    }
+    names = [*amounts, *sorted(zeros)]
+    texts = {locations.where(demand.container, name): demand.extended.texts[name] for name in names}
     there = " and ".join(f"{path} says {text}" for path, text in texts.items())
     message = (
         "the shorthand and the container's resources disagree: "
@@ -313,10 +308,9 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
         message = f"{first.name} cannot serve {subject}: {reason.message}"
 
     # A fraction of a count, `nvidia.com/gpu: 0.5`, is a mistake in the resource if nobody shares that.
-    of_count = demand.fraction is not None and reason.code == "GPU301"
-    code, fix = (
-        ("GPU402", f"write {demand.fraction}: 1, which is a whole device") if of_count else (reason.code, reason.fix)
-    )
+    code, fix = reason.code, reason.fix
+    if demand.fraction is not None and code == "GPU301":
+        code, fix = "GPU402", f"write {demand.fraction}: 1, which is a whole device"
     part = demand.request is not None and demand.request.devices in {"part", "profile"}
     counted = demand.fraction and not any(owner.shares for owner in rulebook.resources[demand.fraction].known)
     if part and not counted and not rulebook.trial and not any(backend.shares for backend in rulebook.enabled):
@@ -330,8 +324,7 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
     names.pop(reason.message, None)
     notes = [f"{listed(backends, MENTIONED)}: {why}" for why, backends in [*names.items()][:MENTIONED]]
     if len(names) > MENTIONED:
-        more = len(names) - MENTIONED
-        notes.append(f"{more} more reasons of other back ends; gpu-webhook explain lists them all")
+        notes.append(f"{len(names) - MENTIONED} more reasons of other back ends; gpu-webhook explain lists them all")
 
     # The key or resource at fault.
     if reason.key in demand.stated:
@@ -500,5 +493,4 @@ def requirements(assignment: Assignment, lines: Mapping[str, Output], rulebook: 
     for key, output in lines.items():
         values = texts(output, assignment, rulebook)
         if values or (isinstance(output, Constant) and output.value == ()):
-            allowed = tuple(map(cards.as_label, values))
-            yield Requirement(key, allowed, output.rule, assignment.demand.container.name)
+            yield Requirement(key, tuple(map(cards.as_label, values)), output.rule, assignment.demand.container.name)

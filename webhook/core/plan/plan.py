@@ -140,10 +140,9 @@ def _resources(demand: ContainerRequest, assignment: Assignment | None, rulebook
 
 def _removals(container: Container, names: Collection[str], rule: str = "") -> list[Edit]:
     """Remove resources from limits and requests."""
-    sections = (("limits", container.limits), ("requests", container.requests))
     return [
         Remove((*container.path, "resources", section, name), rule)
-        for section, present in sections
+        for section, present in (("limits", container.limits), ("requests", container.requests))
         for name in present
         if name in names
     ]
@@ -170,9 +169,8 @@ def _annotations(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
         if assignment.demand.request is not None
     }
     if notes:
-        wanted[locations.NOTE] = "; ".join(
-            [f"{container}: {note}" for container, note in notes.items()] if len(notes) > 1 else notes.values()
-        )
+        named = [f"{container}: {note}" for container, note in notes.items()]
+        wanted[locations.NOTE] = "; ".join(named if len(notes) > 1 else notes.values())
         if plan.interpretation.chosen is not None:
             wanted[locations.CONTAINER] = plan.interpretation.chosen
     edits: list[Edit] = []
@@ -280,9 +278,8 @@ def _tolerates(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     key, operator = present.get("key") or "", present.get("operator") or "Equal"
     if key != (wanted.get("key") or "") and not (key == "" and operator == "Exists"):
         return False
-    if operator == "Equal" and (
-        (wanted.get("operator") or "Equal") != "Equal" or present.get("value", "") != wanted.get("value", "")
-    ):
+    same = (wanted.get("operator") or "Equal") == "Equal" and present.get("value", "") == wanted.get("value", "")
+    if operator == "Equal" and not same:
         return False
     forever = present.get("tolerationSeconds") in {None, wanted.get("tolerationSeconds")}
     return forever and present.get("effect") in {None, "", wanted.get("effect")}
@@ -317,9 +314,8 @@ def _metadata(
         container, mode = assignment.demand.container.name, assignment.mode
         for ruled, output in getattr(mode.outputs, section).items():
             slot = f"{kind} {ruled}"  # the text of a `Slot`, by which amounts are known
-            if slot in mode.amounts and (
-                slot not in assignment.amounts or slot in assignment.demand.extended.amounts
-            ):
+            is_there = slot in assignment.demand.extended.amounts
+            if slot in mode.amounts and (is_there or slot not in assignment.amounts):
                 continue  # nobody asks for it; or it is there, perhaps in other digits
             value = rule_text(output, assignment, rulebook)
             if value is None:
@@ -437,8 +433,7 @@ def forbidden(words: Sequence[str], pod: Pod, served: Sequence[Container]) -> It
             case "initContainers":
                 for container in served:
                     if container.kind in {INIT, SIDECAR}:
-                        what = f'init containers, and "{container.name}" is one'
-                        yield container.path, what, "ask in a container"
+                        yield container.path, f'init containers, and "{container.name}" is one', "ask in a container"
             case _:
                 raise KeyError(word)
 

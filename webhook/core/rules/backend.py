@@ -32,16 +32,13 @@ def _toleration(read: Mapping[str, Any], section: Section, scope: forms.Scope) -
 
 _KEY: Final = labels.keys(TEXT.schema)
 _NOT_EQUAL: Final = {"required": ["operator"], "properties": {"operator": {"not": {"enum": ["Equal"]}}}}
+_NO_SECONDS: Final = {"not": {"type": "object", "required": ["tolerationSeconds"]}}
 _OTHER_EFFECTS: Final = {"enum": ["NoSchedule", "PreferNoSchedule"]}
+_NO_EXECUTE: Final = {"required": ["effect"], "properties": {"effect": {"not": _OTHER_EFFECTS}}}
 _TOLERABLE: Final = [
     {"not": {"type": "object", "required": ["operator", "value"], "properties": {"operator": {"enum": ["Exists"]}}}},
     {"anyOf": [{"required": ["key"]}, _NOT_EQUAL]},
-    {
-        "anyOf": [
-            {"not": {"type": "object", "required": ["tolerationSeconds"]}},
-            {"required": ["effect"], "properties": {"effect": {"not": _OTHER_EFFECTS}}},
-        ]
-    },
+    {"anyOf": [_NO_SECONDS, _NO_EXECUTE]},
 ]
 _TOLERATION: Final = forms.mapping(
     {
@@ -145,8 +142,7 @@ class Example:
             scope.problems.append(Problem(section.node.at, f"{section.node.path}.ask", message))
         if (self.refused is None) == (self.expected is None):
             section.complain(f"needs either refused: or one of {', '.join(EXPECTED)}")
-        name = self.name or " ".join(f"{key}={value}" for key, value in self.ask.items())
-        return replace(self, name=name)
+        return replace(self, name=self.name or " ".join(f"{key}={value}" for key, value in self.ask.items()))
 
 
 _ONE_OUTCOME: Final = [
@@ -222,20 +218,10 @@ class Parameter:
     )
 
 
-def _parameters(node: Node, _: forms.Scope) -> Mapping[str, Parameter]:
-    parameters = {}
-    for name, entry in node.items():
-        fields = dict(entry.items())
-        also = tuple(inner.text() for inner in fields["also"].elements()) if "also" in fields else ()
-        label = fields["label"].text() if "label" in fields else None
-        parameters[name] = Parameter(default=fields["default"].plain(), label=label, also=also)
-    return parameters
-
-
 def declared_parameters() -> Mapping[str, Parameter]:
     """A field with parameters by name; their values are put in before a document is read, see `forms/inheritance`."""
     return optional(
-        forms.Shape(_parameters, map_of(form(Parameter)).schema, dict[str, Parameter]()),
+        map_of(form(Parameter)),
         "Values that a site may change, written as `$(name)` in keys and values.",
         {"resource": {"default": "acme.example/card", "description": "what the device plugin advertises"}},
     )

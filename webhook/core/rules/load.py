@@ -235,8 +235,7 @@ def read(documents: Iterable[Node], digest: str, memory: Memory) -> Loaded:
     set_here = cluster.parameters if cluster else {}
     backends = resolved("Backend", _backend, set_here)
     sources = resolved("ClaimSource", _source, set_here)
-    enabled = cluster.backends if cluster else ()
-    tenants = memory.recall(Known, names, devices, enabled, (), asking(backends))
+    tenants = memory.recall(Known, names, devices, cluster.backends if cluster else (), (), asking(backends))
     policies = all_of("TenantPolicy", TENANT_POLICY, tenants)
     exemptions = all_of("Exemption", EXEMPTION)
 
@@ -293,8 +292,7 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
             problems.append(Problem(at, "metadata.name", f'"{name}" is no name of an object; {hint}'))
         first = named.setdefault((kind, name), at)
         if first is not at:
-            message = f'{kind} "{name}" is defined already, at {first.line_only}'
-            problems.append(Problem(at, "metadata.name", message))
+            problems.append(Problem(at, "metadata.name", f'{kind} "{name}" is defined already, at {first.line_only}'))
         specs[kind][name] = document.value.get("spec", document)
     return specs
 

@@ -170,20 +170,13 @@ _WRITTEN: Final[forms.Shape[Output]] = forms.Shape(
 _OF_NODES: Final = (list_of(HOLED).schema, ABSENT.schema, forms.reference("nodeLabelVerb"), _ENFORCED.schema)
 _SELECTED: Final[forms.Shape[Output]] = forms.Shape(_selected, {"anyOf": [_TEXT, *_OF_NODES]})
 
+_UNITS: Final = word(UNITS).schema
+_LIMITS: Final = [whole().schema, _UNITS, verbs.any_verb({verb: verbs.number(verb, {}).schema for verb in UNITS})]
 _OUTPUTS: Final[Mapping[str, forms.Schema]] = {
     **verbs.SHARED,
     # Other verbs are excluded outside of the alternatives: an editor then says of a slip that it is no verb, and not
     # that a number was expected.
-    "limit": {
-        "anyOf": [
-            whole().schema,
-            word(UNITS).schema,
-            verbs.any_verb({verb: verbs.number(verb, {}).schema for verb in UNITS}),
-        ],
-        "propertyNames": word(UNITS).schema,
-        "minProperties": 1,
-        "maxProperties": 1,
-    },
+    "limit": {"anyOf": _LIMITS, "propertyNames": _UNITS, "minProperties": 1, "maxProperties": 1},
 }
 
 
@@ -344,10 +337,8 @@ class When:
 
     def with_marks(self, _: Section, __: forms.Scope) -> When:
         """The same with what it wants and does not want of annotations."""
-        conditions = self.annotations.values()
-        wanted, unwanted = (
-            frozenset(mark for is_there, mark in conditions if is_there is there) for there in (True, False)
-        )
+        wanted = frozenset(mark for is_there, mark in self.annotations.values() if is_there)
+        unwanted = frozenset(mark for is_there, mark in self.annotations.values() if not is_there)
         return replace(self, annotated=wanted, unannotated=unwanted)
 
 

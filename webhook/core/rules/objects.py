@@ -142,9 +142,7 @@ class PodPlace:
         list_of(_FACTOR), "Numbers whose product is the number of pods at a time.", ["spec.replicas"]
     )
     makes: int = optional(
-        whole(0),
-        "The number of pods before it is multiplied. 0 for a template that other objects use.",
-        default=1,
+        whole(0), "The number of pods before it is multiplied. 0 for a template that other objects use.", default=1
     )
     note: str = optional(FILLED, "What the number leaves out, in a sentence.", default="")
 
@@ -326,7 +324,7 @@ _GROUPS: Final = (
 """The other API groups of Kubernetes 1.36, and ours: their kinds hold no pods."""
 
 
-_WITHOUT_PODS: Final = (
+_OTHERS: Final = (
     *(("", kind) for kind in _CORE),
     ("apps", "ControllerRevision"),
     *((group, ANY) for group in _GROUPS),
@@ -339,7 +337,7 @@ BUILT_IN: Final[Workloads] = {
         pods=(place,),
     )
     for group, kind, controller, place in _WITH_PODS
-} | {(group, kind): Workload(objects=Kinds(group=group, kinds=(kind,)), pods=()) for group, kind in _WITHOUT_PODS}
+} | {(group, kind): Workload(objects=Kinds(group=group, kinds=(kind,)), pods=()) for group, kind in _OTHERS}
 
 
 # A `ClaimSource`: objects that pods name instead of asking themselves, and what stands in them
@@ -487,17 +485,15 @@ class ClaimSourceSpec:
     @property
     def reader(self) -> Backend:
         """A back end that serves no pod and reads what stands in a claim."""
-        owns = frozenset(name for mode in self.reads for name in mode.amounts)
-        nothing = frozenset[str]()
-        served = Backend(
+        return Backend(
             name=self.name,
             at=self.at,
             rule=self.rule,
             description=self.description,
-            sharing=nothing,
+            sharing=frozenset(),
             modes=self.reads,
+            owns=frozenset(name for mode in self.reads for name in mode.amounts),
         )
-        return replace(served, owns=owns)
 
     def aliased(self, section: Section, scope: forms.Scope) -> ClaimSourceSpec:
         """The same with its names the other way round; none if one of them has another meaning already."""

@@ -234,20 +234,9 @@ _DIGITS: Final = {
 
 
 _OR_NOTHING: Final = forms.Rule({"type": ["object", "null"]})
-_CONSISTENT: Final = forms.Rule(
-    {
-        "allOf": [
-            {"dependentRequired": {"roundsItself": ["round"]}},
-            {
-                "not": {
-                    "type": "object",
-                    "required": ["fit"],
-                    "anyOf": [{"required": [key]} for key in ("step", "min", "max")],
-                }
-            },
-        ]
-    }
-)
+_BESIDE_FIT: Final = [{"required": [key]} for key in ("step", "min", "max")]
+_FIT_ALONE: Final = {"not": {"type": "object", "required": ["fit"], "anyOf": _BESIDE_FIT}}
+_CONSISTENT: Final = forms.Rule({"allOf": [{"dependentRequired": {"roundsItself": ["round"]}}, _FIT_ALONE]})
 
 
 def number(verb: str, digits: Mapping[str, Any]) -> forms.Shape[Amount]:
