@@ -21,6 +21,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.decision import Decision
+from webhook.core.kube.fields import mapping
 from webhook.core.review import AdmissionRequest
 
 LONGEST_NAME: Final = 253
@@ -90,10 +91,7 @@ def decision_line(
     path: str, request: AdmissionRequest, decision: Decision, *, seconds: float, digest: str
 ) -> dict[str, Any]:
     """The log line of one decision. Values from the pod are cut; JSON escapes them."""
-    name = request.name
-    metadata = (request.pod or {}).get("metadata")
-    if not name and isinstance(metadata, dict):
-        name = str(metadata.get("generateName", ""))
+    name = request.name or str(mapping(request.pod or {}, "metadata").get("generateName", ""))
     return {
         "time": datetime.now(UTC),
         "level": "info",

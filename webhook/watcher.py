@@ -177,6 +177,5 @@ class Watcher:
 def watch(directory: Path, file: Path) -> int:
     """Keep the file in step with the cluster until told to stop; the exit code. Raises ApiError without a cluster."""
     telemetry.configure()
-    rules = ReloadedRules(directory)
-    client.run(lambda api: Watcher(api, rules, file).run())
+    client.run(lambda api: Watcher(api, ReloadedRules(directory), file).run())
     return 0

@@ -116,9 +116,7 @@ def pruned(raw: Mapping[str, Any], labels: card_models.Labels, rulebook: Ruleboo
             "name": str(fields.mapping(raw, "metadata").get("name", "")),
             "labels": {key: str(value) for key, value in present.items() if key in labels.keys},
         },
-        "status": {
-            "allocatable": {name: quantity.text_of(value) for name, value in amounts.items() if name in names}
-        },
+        "status": {"allocatable": {name: quantity.text_of(amounts[name]) for name in amounts if name in names}},
     }
     # A node that says nothing of being ready (a file, cut short) is taken to be.
     for condition in fields.objects(fields.at(raw, "status", "conditions")):
@@ -269,7 +267,7 @@ class Advertisement(NamedTuple):
 def _devices(advertisements: Sequence[Advertisement], cards: Sequence[Card], replicas: int) -> Fraction | None:
     """How many cards of these models there are, by what tells it best; None if nothing does."""
     for value, output, *_ in advertisements:  # percents, or slices of time: so much makes a device
-        if isinstance(output, Amount) and (output.what in {"cores", "share"} or _is_percent(output)):
+        if isinstance(output, Amount) and (output.what in {"cores", "share"} or output.unit_name == PERCENT):
             if devices := value * output.unit / 100:
                 return devices
             break
@@ -314,10 +312,6 @@ def _sliced(advertisements: Iterable[Advertisement]) -> int:
 def _bytes(resource: Advertisement) -> int:
     """The memory that a value stands for; 0 where it stands for none."""
     output = resource.output
-    if not isinstance(output, Amount) or output.what != "memory" or _is_percent(output):
+    if not isinstance(output, Amount) or output.what != "memory" or output.unit_name == PERCENT:
         return 0
     return int(resource.value * output.unit)
-
-
-def _is_percent(output: Amount) -> bool:
-    return output.what == "memory" and output.unit_name == PERCENT

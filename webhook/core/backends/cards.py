@@ -6,7 +6,7 @@ neither labels nor vendors are named here, and cards are never guessed from thei
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from webhook.core.kube.quantity import listed
@@ -29,8 +29,7 @@ class Recognised(NamedTuple):
     profile: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(NamedTuple):
     """What node labels mean by the rules.
 
     products   by label key and lower-case value, the cards that may be meant; several models mean none

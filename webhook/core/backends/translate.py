@@ -75,9 +75,8 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
         if request.cores is not None and verbs.isdisjoint({"share", "cores"}):
             warnings.append(f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%")
         if request.cores is None and mode.all_cores:
-            warnings.append(
-                f"{backend.name} gives all of a device's compute where none is asked; add gpu-cores to share it"
-            )
+            text = "gives all of a device's compute where none is asked; add gpu-cores to share it"
+            warnings.append(f"{backend.name} {text}")
             request = replace(request, cores=Fraction(100))
 
     size = card.memory if card is not None and request.models and mode.node_numbers else mode.size

@@ -266,8 +266,7 @@ def optional(
 
 def embedded(shape: Form[T], group: str = "", default: Any = None) -> T:
     """A field that is a form itself, whose keys stand among those of this one, or in a group."""
-    declared = _Declared(shape, key=f"{group}.", embedded=True)
-    return cast("T", field(default=default, metadata={"declared": declared}))
+    return cast("T", field(default=default, metadata={"declared": _Declared(shape, key=f"{group}.", embedded=True)}))
 
 
 def derived(read: Callable[[Node, Scope], T], **default: Any) -> T:

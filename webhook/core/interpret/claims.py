@@ -160,8 +160,7 @@ def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, is_chosen
 
 def _text(raw: Object, fields: Sequence[tuple[str, ...]]) -> str | None:
     """The text of the first field that has one."""
-    texts = (at(raw, *path) for path in fields)
-    return next((text for text in texts if isinstance(text, str) and text), None)
+    return next((text for path in fields if isinstance(text := at(raw, *path), str) and text), None)
 
 
 # The content of a claim

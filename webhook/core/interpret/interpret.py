@@ -154,8 +154,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
     result.warnings += locations.hints_of_keys(pod, rulebook, result.nearest)
     idle = general and not result.violations and "gpu" not in general
     if idle and not any(demand.anything for demand in result.asked):
-        first = next(iter(general.values()))
-        result.warnings.append(f'{first}, and nothing asks for a GPU; write gpu: "1" for one')
+        result.warnings.append(f'{next(iter(general.values()))}, and nothing asks for a GPU; write gpu: "1" for one')
     return result
 
 
@@ -379,8 +378,7 @@ def disagree(field_value: FieldValue, given: FieldValue) -> Violation:
 
 def asks_nothing(pod: Pod, rulebook: Rulebook) -> bool:
     """Whether nothing in the pod concerns GPUs. This is true of most pods."""
-    by_metadata = metadata_concerns_gpus(pod.labels, pod.annotations, rulebook)
-    return not by_metadata and not _amounts_concern_gpus(pod, rulebook)
+    return not (metadata_concerns_gpus(pod.labels, pod.annotations, rulebook) or _amounts_concern_gpus(pod, rulebook))
 
 
 def metadata_concerns_gpus(labels: Mapping[str, Any], annotations: Mapping[str, Any], rulebook: Rulebook) -> bool:

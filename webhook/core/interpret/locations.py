@@ -147,8 +147,7 @@ def misread(path: Path, name: str, error: QuantityError) -> Violation:
     if isinstance(error, SizeError):
         # The key for sizes in the place of the key for a number of devices.
         key = str(path[-1])
-        is_qualified = key.startswith(PREFIX) or path[1] == "annotations"
-        key_of_sizes = PREFIX + "memory" if is_qualified else "gpu-memory"
+        key_of_sizes = PREFIX + "memory" if key.startswith(PREFIX) or path[1] == "annotations" else "gpu-memory"
         if container := key.partition(SUFFIX)[2]:
             key_of_sizes = annotation("gpu-memory", container)
         fix = f"remove it, and add {pasteable(key_of_sizes, error.size)}"

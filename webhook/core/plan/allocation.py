@@ -6,9 +6,9 @@ shorthand for them. The check of a stored pod, the policies and the reports shar
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.backends import charge, read_back, translate
 from webhook.core.backends.cards import Recognised, card_served, for_card
@@ -29,8 +29,7 @@ from webhook.core.rules.verbs import Slot, SlotKind
 from webhook.core.violations import Violation
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(NamedTuple):
     """What a container has: how a back end serves it, and what that counts as."""
 
     assignment: Assignment
@@ -291,8 +290,7 @@ CREATE_AGAIN: Final = "create the pod again; if it happens again, show this to a
 """The fix for a pod that the mutating webhook has not translated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(NamedTuple):
     """The violations, and how the pod was read: the rulebook, the interpretation, the allocations by container."""
 
     violations: Sequence[Violation]

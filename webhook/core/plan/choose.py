@@ -43,8 +43,7 @@ Candidate = Assignment | Failure
 """One back end in the choice: how it serves the container, or why it cannot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preference:
+class Preference(NamedTuple):
     """What decides between the back ends that can serve, beside the cluster's order; None decides nothing.
 
     tenant_default         the back end that the tenant prefers, by name

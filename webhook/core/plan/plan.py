@@ -205,14 +205,12 @@ def inject(nodes: NodeSelection, assignments: Sequence[Assignment]) -> list[Edit
     """The edits that the back ends' rules require, and a violation for each that cannot be made."""
     pod, rulebook = nodes.pod, nodes.rulebook
     injected: list[Edit | Violation] = []
+    backends = [assignment.backend for assignment in assignments]
 
     # One scheduler and one runtime class for the whole pod; a runtime class of its author stays.
     for key, attribute in (("schedulerName", "scheduler"), ("runtimeClassName", "runtime_class")):
-        wanted: list[tuple[str, Constant]] = []
-        for assignment in assignments:
-            constant = getattr(assignment.backend.inject, attribute)
-            if constant is not None and constant.value:
-                wanted.append((assignment.backend.name, constant))
+        named = [(backend.name, getattr(backend.inject, attribute)) for backend in backends]
+        wanted = [(name, constant) for name, constant in named if constant and constant.value]
         present = pod.spec.get(key)
         if not wanted or (present and key == "runtimeClassName"):
             continue
@@ -233,14 +231,10 @@ def inject(nodes: NodeSelection, assignments: Sequence[Assignment]) -> list[Edit
             injected.append(_refused("GPU501", ("spec", key), message, fix, constant.rule))
 
     tolerations = [*(pod.spec.get("tolerations") or ())]
-    for assignment in assignments:
-        for toleration, rule in assignment.backend.inject.tolerations:
-            for present in tolerations:
-                if _tolerates(present, toleration):
-                    break
-            else:
-                tolerations.append(toleration)
-                injected.append(Append(("spec", "tolerations"), dict(toleration), rule))
+    for toleration, rule in (line for backend in backends for line in backend.inject.tolerations):
+        if not any(_tolerates(present, toleration) for present in tolerations):
+            tolerations.append(toleration)
+            injected.append(Append(("spec", "tolerations"), dict(toleration), rule))
     try:
         for assignment in assignments:
             if assignment.mode.outputs.env:
@@ -385,8 +379,7 @@ def check_requirements(pod: Pod, assignments: Sequence[Assignment]) -> list[Viol
             if too_large or devices > 1:
                 message = f"all containers of a pod share one device of {backend.name}, and {containers} together ask"
                 wrong.append((("spec", "containers"), f"{message} for {amount}", "ask for less, or use two pods"))
-        for path, message, fix in wrong:
-            violations.append(_refused("GPU503", path, message, fix, companions.rule))
+        violations += [_refused("GPU503", path, message, fix, companions.rule) for path, message, fix in wrong]
     return violations
 
 

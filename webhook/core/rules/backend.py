@@ -92,10 +92,8 @@ def _verbatim(description: str, schema: forms.Schema, *examples: Any) -> Any:
     return optional(forms.Shape(forms.ANYTHING.read, schema), description, *examples)
 
 
-_SCALARS: Final = map_of(
-    forms.Shape(forms.ANYTHING.read, {"type": ["string", "integer", "number", "boolean"]})
-).schema
-_LABELS: Final = map_of(list_of(forms.Shape(forms.ANYTHING.read, {"type": ["string", "integer", "number"]}))).schema
+_SCALARS: Final = map_of(replace(forms.ANYTHING, schema={"type": ["string", "integer", "number", "boolean"]})).schema
+_LABELS: Final = map_of(list_of(replace(forms.ANYTHING, schema={"type": ["string", "integer", "number"]}))).schema
 _EXPECTED: Final = forms.mapping(
     {
         "limits": _verbatim("The container's resources.", _SCALARS, {"acme.example/card": 1}),

@@ -385,12 +385,9 @@ def policies_from(objects: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> F
     def denying(policy: TenantPolicy, problems: tuple[Problem, ...]) -> TenantPolicy:
         # A key that is misspelt is often why another is missing.
         first = min(problems, key=lambda problem: "unknown key" not in problem.message)
+        broken = f"{first.path}: {first.message}"
         return TenantPolicy(
-            name=policy.name,
-            rule=policy.rule,
-            namespaces=policy.namespaces,
-            priority=policy.priority,
-            broken=f"{first.path}: {first.message}",
+            name=policy.name, rule=policy.rule, namespaces=policy.namespaces, priority=policy.priority, broken=broken
         )
 
     return _from_cluster(objects, "TenantPolicy", TENANT_POLICY, denying, context)

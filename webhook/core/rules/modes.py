@@ -164,9 +164,8 @@ _ENFORCED: Final = forms.unspoilt(
 LIMIT: Final[forms.Shape[Output]] = forms.defined("limit", forms.Shape(_limit, {}))
 """A number: a verb, or a whole number as it stands."""
 
-_WRITTEN: Final[forms.Shape[Output]] = forms.Shape(
-    _written, {"anyOf": [_TEXT, forms.reference("verb"), _ENFORCED.schema]}
-)
+_OF_TEXT: Final = {"anyOf": [_TEXT, forms.reference("verb"), _ENFORCED.schema]}
+_WRITTEN: Final[forms.Shape[Output]] = forms.Shape(_written, _OF_TEXT)
 _OF_NODES: Final = (list_of(HOLED).schema, ABSENT.schema, forms.reference("nodeLabelVerb"), _ENFORCED.schema)
 _SELECTED: Final[forms.Shape[Output]] = forms.Shape(_selected, {"anyOf": [_TEXT, *_OF_NODES]})
 
@@ -537,14 +536,8 @@ class Mode:
 
 _A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in UNITS]}
 _SOME_NUMBER: Final[forms.Schema] = {"not": {"type": "object", "additionalProperties": {"not": _A_NUMBER}}}
-_ASKS: Final = {
-    "anyOf": [
-        {"required": ["limits"]},
-        {"required": ["claims"]},
-        {"required": ["annotations"], "properties": {"annotations": _SOME_NUMBER}},
-        {"required": ["labels"], "properties": {"labels": _SOME_NUMBER}},
-    ]
-}
+_NUMBERS: Final = [{"required": [key], "properties": {key: _SOME_NUMBER}} for key in ("annotations", "labels")]
+_ASKS: Final = {"anyOf": [{"required": ["limits"]}, {"required": ["claims"]}, *_NUMBERS]}
 _MODE: Final = form(Mode, forms.Rule({"allOf": [_ASKS]}), complete=Mode.with_amounts)
 
 

@@ -324,7 +324,7 @@ _GROUPS: Final = (
 """The other API groups of Kubernetes 1.36, and ours: their kinds hold no pods."""
 
 
-_OTHERS: Final = (
+_WITHOUT_PODS: Final = (
     *(("", kind) for kind in _CORE),
     ("apps", "ControllerRevision"),
     *((group, ANY) for group in _GROUPS),
@@ -337,7 +337,7 @@ BUILT_IN: Final[Workloads] = {
         pods=(place,),
     )
     for group, kind, controller, place in _WITH_PODS
-} | {(group, kind): Workload(objects=Kinds(group=group, kinds=(kind,)), pods=()) for group, kind in _OTHERS}
+} | {(group, kind): Workload(objects=Kinds(group=group, kinds=(kind,)), pods=()) for group, kind in _WITHOUT_PODS}
 
 
 # A `ClaimSource`: objects that pods name instead of asking themselves, and what stands in them
@@ -357,9 +357,7 @@ def _prefix(node: Node) -> str:
 
 
 _ADDRESS: Final = forms.pattern(r"^[^{]{2,}\{container\}$", _NO_ADDRESS, _prefix)
-_FIELD: Final[forms.Shape[Field]] = replace(
-    FILLED.reading(lambda node, _: tuple(node.filled().split("."))), fallback=()
-)
+_FIELD: Final[forms.Shape[Field]] = forms.Shape(lambda node, _: tuple(node.filled().split(".")), FILLED.schema, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
