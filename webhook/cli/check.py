@@ -222,11 +222,9 @@ def losses(backend: Backend, alone: Rulebook) -> Sequence[str]:
                 annotations = served.demand.annotations | mode.enforced
                 back = words(read_back.understand(served.amounts, served.backend, annotations)[0])
             others = [*mode.outputs.node_affinity.values(), *mode.outputs.annotations.values()]
-            written = {output.what for output in (*mode.amounts.values(), *others)}
+            written = {"gpu", "profile", "claim", *(output.what for output in (*mode.amounts.values(), *others))}
             for key, value in words(served.request).items():
-                expressed = (
-                    key in {"gpu", "gpu-profile", "gpu-claim"} or {key.removeprefix("gpu-"), "share"} & written
-                )
+                expressed = {key.removeprefix("gpu-"), "share"} & written
                 if value is not None and (back is None or (expressed and back[key] is None)):
                     lost[f"{backend.rule}: {mode.name}: {key}"] = None
     return [*lost]

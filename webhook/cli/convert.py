@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -39,8 +39,7 @@ from webhook.core.rules.verbs import METADATA, Amount
 from webhook.core.violations import Refusal, Violation
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(NamedTuple):
     """From one back end, or whichever a pod is for, to another. `known` has the first, `wanted` the other."""
 
     known: Rulebook
@@ -246,8 +245,7 @@ def promised(served: Assignment, rulebook: Rulebook) -> tuple[str, ...]:
 
 def _possible(served: Assignment, rulebook: Rulebook) -> Mapping[str, Card]:
     """The cards that a container may get, by model."""
-    models = served.request.models or promised(served, rulebook)
-    named = [rulebook.devices[model.lower()] for model in models]
+    named = [rulebook.devices[model.lower()] for model in served.request.models or promised(served, rulebook)]
     named += choose.lookalike_cards(served.request.models, [served.mode], rulebook)
     able = named or cards.card_served(served.backend, rulebook)
     return {card.model: card for card in able if served.request.profile in {None, *card.profiles}}
@@ -462,9 +460,8 @@ def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
             values = [int(value) for value in bounds.get(key, ()) if value.isdecimal() and int(value)]
             if values and isinstance(output, Amount):
                 told |= as_fields(output, min(values), served.request.count)
-        lines = {
-            key: line for key, line in mode.outputs.node_affinity.items() if "profile" in line.words and key in bounds
-        }
+        affinity = mode.outputs.node_affinity.items()
+        lines = {key: line for key, line in affinity if "profile" in line.words and key in bounds}
         profiles = {
             spellings[spelling]
             for key, line in lines.items()

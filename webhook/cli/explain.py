@@ -65,13 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
     for file in arguments.around:
         around += parse_manifests(*options.read_content(file, MAX_BYTES + 1))
     usage = snapshot.read_files(snapshot.TENANTS, arguments.usage)
-    setting = Setting(arguments.namespace, arguments.user, arguments.at or time.time())
     answer = answer_question(
         documents,
         rulebook,
         usage,
         around=around,
-        setting=setting,
+        setting=Setting(arguments.namespace, arguments.user, arguments.at or time.time()),
         backend=arguments.backend,
         to=arguments.to,
         source=arguments.source,
@@ -193,8 +192,7 @@ MANY_LINES: Final = 2000
 """In a longer pod difflib looks at frequent lines last: else the time grows with their square."""
 
 
-@dataclass(frozen=True, slots=True)
-class DifferenceLine:
+class DifferenceLine(NamedTuple):
     """One line of YAML; `rule` is what made the change that begins with it."""
 
     mark: Literal[" ", "+", "-"]
@@ -202,8 +200,7 @@ class DifferenceLine:
     rule: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """Lines that follow each other; those of a `folded` one are the same before and after, and far from a change."""
 
     lines: Sequence[DifferenceLine]

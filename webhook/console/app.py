@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from errno import EADDRINUSE
 from http import HTTPStatus
@@ -26,8 +26,8 @@ from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from webhook.cli import tenants
-from webhook.cli.explain import view
-from webhook.cli.explanation import Explanation, contract
+from webhook.cli.explain import Answer, view
+from webhook.cli.explanation import contract
 from webhook.cli.inventory import Overview, card, state
 from webhook.cli.snapshot import Problem
 from webhook.cli.table import gib, memory, short
@@ -222,15 +222,11 @@ def _pasted(text: bytes, form: Mapping[str, str]) -> Pasted:
 
 def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
     """The page with the form, and what becomes of the pods in it."""
-    explanations: Sequence[Explanation] = ()
-    problems: Sequence[Problem] = ()
-    error = None
+    answer, error = Answer((), ()), None
     there, unknown = standings.there()
     if loaded.rulebook is not None:
         try:
             answer = pasted.answer(asked, loaded.rulebook, there)
-            explanations = answer.explanations
-            problems = [*answer.problems, *(Problem("", advice) for advice in answer.advice)]
         except UnreadableError as unreadable:
             error = unreadable
     return render_template(
@@ -239,10 +235,10 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
         unseen=loaded.unseen or unknown,
         tries=pasted.TRIES,
         asked=asked,
-        views=[view(explanation) for explanation in explanations[:SHOWN]],
-        hidden=len(explanations[SHOWN:]),
-        denied=sum(not explanation.decision.allowed for explanation in explanations),
-        problems=problems,
+        views=[view(explanation) for explanation in answer.explanations[:SHOWN]],
+        hidden=len(answer.explanations[SHOWN:]),
+        denied=sum(not explanation.decision.allowed for explanation in answer.explanations),
+        problems=[*answer.problems, *(Problem("", advice) for advice in answer.advice)],
         error=error,
     )
 

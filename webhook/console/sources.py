@@ -5,10 +5,9 @@ Safe to use from several threads; each of them waits while another one reads.
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from webhook.cli import check, snapshot, tenants
 from webhook.cli.inventory import Overview, overview
@@ -24,8 +23,7 @@ FRESH_SECONDS: Final = 10.0
 """How long what the cluster said is shown again: a page that is reloaded must not be a load on the API server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen(Generic[T]):
+class Seen(NamedTuple, Generic[T]):
     """A view and where it is from, or why there is none.
 
     `counted`: what pods ask, or tenants use, is known; else only what exists, or what tenants may use.
@@ -126,8 +124,7 @@ def _parsed(objects: Snapshot, file: Path | None) -> Snapshot:
 # The rules as they are on disk now: read again when a file has changed, so an author sees an edit on reload.
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A rulebook, or the problems that keep the files from being one.
 
     Never an older rulebook: a page that explains by rules which are no longer on disk would mislead their author.
