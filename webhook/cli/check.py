@@ -46,7 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
         rulebook = rule_files.load(arguments.directory)
         rule_files.check_installable(arguments.directory, rulebook.cluster)
     except rule_files.RuleFilesError as error:
-        options.print_json(broken(error.problems)) if arguments.output == "json" else print(error)
+        if arguments.output == "json":
+            options.print_json(broken(error.problems))
+        else:
+            print(error)
         return options.NOT_FINE
     lost = None
     if arguments.losses:
