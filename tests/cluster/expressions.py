@@ -68,6 +68,11 @@ def deleting(pod: Object, *, user: str = "ada", seconds: int = 0) -> Object:
     return {**asked, "Pod": None, "Old": pod, "Operation": "DELETE", "GracePeriodSeconds": seconds}
 
 
+def updating(old: Object, pod: Object, user: str) -> Object:
+    """The request of a user to change a pod, in the namespace of the pod."""
+    return {**creating(pod, user=user), "Old": old, "Operation": "UPDATE"}
+
+
 def judged(
     programs: Binaries, asked: Mapping[str, Object], requests: Iterable[Object]
 ) -> Iterator[Mapping[str, Outcome]]:

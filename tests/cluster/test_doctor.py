@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -52,6 +53,7 @@ CHECKS = [
     "policies",
     "ledgers",
     "pods",
+    "accounts",
     "net",
 ]
 Rules = list[dict[str, Any]]
@@ -286,6 +288,40 @@ def test_what_refuses_deletions_is_named_too_where_somebody_has_edited_it(health
     )
 
 
+def test_a_gpu_scheduler_in_a_namespace_that_nobody_lists_is_named_with_the_line_that_lists_it(
+    healthy: Installation, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules"
+    shutil.copytree(RULES, rules)
+    document = rules / "cluster.yaml"
+    document.write_text(document.read_text().replace("[nvidia-gpu, amd-gpu]", "[nvidia-gpu, hami-vgpu]"))
+    there = healthy.client.in_namespace("hami-system")
+    made = [pod("hami-scheduler-1"), pod("shared", annotations={"hami.io/vgpu-time": "1"})]
+    stored = [there.create(each) for each in made]
+
+    unlisted = healthy.doctor("--rules", rules)
+    document.write_text(f"{document.read_text()}  platformAccounts: ['system:serviceaccount:hami-system:*']\n")
+    listed = healthy.doctor("--rules", rules)
+
+    for each in stored:
+        there.delete(each)
+    [manager] = {entry["manager"] for entry in stored[1]["metadata"]["managedFields"]}
+    wrote = f"programs that wrote it into pods that run: {manager}"
+    assert unlisted.checks["accounts"] == {
+        "check": "accounts",
+        "result": "warn",
+        "examined": True,
+        "found": "what only GPU schedulers write is refused to system:serviceaccount:hami-system:* (Pod"
+        f" hami-scheduler-1 of hami-system); {wrote}",
+        "fix": "if no tenant has these namespaces, write platformAccounts: ['system:serviceaccount:hami-system:*'] in"
+        " the Cluster document",
+    }
+    assert (listed.checks["accounts"]["result"], listed.checks["accounts"]["found"]) == (
+        "ok",
+        f"no GPU scheduler is refused what only GPU schedulers write; {wrote}",
+    )
+
+
 def test_the_job_after_an_install_says_the_same_with_the_rights_of_its_component(healthy: Installation) -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}}
     pod_spec = healthy.client.get(job)["spec"]["template"]["spec"]
@@ -309,7 +345,7 @@ def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installat
     assert "replicas        ok    1 replica is ready" in lines
     assert "admission       warn  not tried: pods in kube-system are left alone, by the Cluster document" in lines
     assert f"{' ' * 22}fix: name another namespace: --try-in NAMESPACE" in lines
-    assert lines[-1] == "16 checks: none failed, 1 to look at"
+    assert lines[-1] == "17 checks: none failed, 1 to look at"
 
 
 @tables.rows
@@ -533,7 +569,7 @@ def test_an_account_that_may_not_look_or_try_is_an_error_and_no_finding(healthy:
     healthy.says("pods", "fail")
     said = healthy.says("admission", "fail")
 
-    unexamined = {"admission", "policies", "ledgers", "pods"}
+    unexamined = {"admission", "policies", "ledgers", "pods", "accounts"}
     assert (said.code, said.by_result("fail")) == (2, unexamined), said.out
     assert {name for name, check in said.checks.items() if not check["examined"]} == unexamined
     assert 'cannot create resource "pods"' in said.checks["admission"]["found"]

@@ -24,6 +24,7 @@ from tests.cluster.expressions import (
     judged,
     matchers,
     of_deletions,
+    updating,
 )
 from tests.cluster.shapes import HANDLERS, NAMESPACE, Shapes
 from tests.cluster.tenancy import attempts
@@ -181,3 +182,48 @@ def test_who_is_spared_is_the_same_to_the_api_server_and_to_us(
     judgements = [validate(builders.creating(pod, NAMESPACE), rulebook).violations for pod in pods]
     assert [outcome.errors for outcome in outcomes] == [()] * len(pods)
     assert [bool(outcome.refused) for outcome in outcomes] == [bool(violations) for violations in judgements]
+
+
+LISTED = """
+  platformAccounts: ["system:serviceaccount:hami-system:*", "system:serviceaccount:acme:card-?", carol]
+"""
+WRITERS = {
+    "ada": False,
+    "carol": True,
+    "carolina": False,
+    "system:anonymous": False,
+    "system:kube-scheduler": True,
+    "system:node:gpu-7": True,
+    f"system:serviceaccount:{NAMESPACE}:ci": False,
+    "system:serviceaccount:of-nobody:ci": False,
+    "system:serviceaccount:kube-system:device-plugin": True,
+    "system:serviceaccount:kube-system-2:device-plugin": False,
+    "system:serviceaccount:hami-system:hami-scheduler": True,
+    "system:serviceaccount:hami-system-2:hami-scheduler": False,
+    "system:serviceaccount:acme:card-1": True,
+    "system:serviceaccount:acme:card-10": False,
+    "system:serviceaccount:kai-scheduler:binder": True,
+    "system:serviceaccount:volcano-system:volcano-scheduler": False,
+}
+"""Who may write into a pod what gives it devices: of the back ends that have writers KAI is enabled."""
+
+
+@pytest.mark.parametrize(("documents", "of_cluster"), [(MINE, ""), ("", "deviceAccess: deny")])
+def test_who_is_of_the_platform_is_the_same_to_the_api_server_and_to_us(
+    programs: Binaries, documents: str, of_cluster: str
+) -> None:
+    files = builders.shipped_files()
+    cluster = f"{files['cluster.yaml'].replace('amd-gpu,', 'kai,')}{LISTED}  {of_cluster}\n"
+    rulebook = builders.rulebook({**files, "cluster.yaml": cluster, "tenants.yaml": documents})
+    metadata = {"name": "a", "namespace": NAMESPACE, "uid": "0"}
+    old = {**attempts.trying(), "metadata": metadata}
+    new = {**old, "metadata": {**metadata, "annotations": {"nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=all"}}}
+
+    asked = (updating(old, new, user) for user in WRITERS)
+    outcomes = [made["gpu-webhook-device-names"] for made in judged(programs, matchers(rulebook), asked)]
+
+    update = builders.updating(old, new)._replace(namespace=NAMESPACE)
+    judgements = [validate(update._replace(user=user), rulebook).allowed for user in WRITERS]
+    assert dict(zip(WRITERS, judgements, strict=True)) == WRITERS
+    assert {user: not made.refused for user, made in zip(WRITERS, outcomes, strict=True)} == WRITERS
+    assert [made.errors for made in outcomes] == [()] * len(WRITERS)

@@ -10,7 +10,7 @@ from tests.cluster.pods import container, limits, pod
 pytestmark = pytest.mark.cluster
 
 GPU = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}
-HAMI = "system:serviceaccount:hami-system:hami-scheduler"
+HAMI = "system:serviceaccount:kube-system:hami-scheduler"
 BINDER = "system:serviceaccount:kai-scheduler:binder"
 
 

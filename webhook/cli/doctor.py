@@ -542,6 +542,17 @@ def pods(installation: Installation) -> Verdict:
     return "warn", f"{number(len(refused), 'pod')} of {every} would be refused today: {several(refused)}"
 
 
+@check("accounts", reading.read_tenants)
+def accounts(installation: Installation) -> Verdict:
+    """Whether GPU schedulers may write what only they do. API servers keep which program wrote, and not who."""
+    wrote = f"programs that wrote it into pods that run: {several(sorted(installation.wrote), ', ') or 'none'}"
+    if unlisted := installation.unlisted:
+        names = several([f"{account} ({why})" for account, why in unlisted.items()])
+        fix = f"if no tenant has these namespaces, write platformAccounts: {[*unlisted]} in the Cluster document"
+        return "warn", f"what only GPU schedulers write is refused to {names}; {wrote}", fix
+    return "ok", f"no GPU scheduler is refused what only GPU schedulers write; {wrote}"
+
+
 @check("net", reading.read_net, "see the log of gpu-webhook-settler, which writes them within seconds")
 def net(installation: Installation) -> Verdict:
     """Whether what the API server refuses by itself is what rules and policies say."""

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
+from fnmatch import fnmatchcase
 from http import HTTPStatus
 from itertools import chain
 from pathlib import Path
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
+from webhook.cli import survey
 from webhook.cli.snapshot import NOT_OVER, TENANTS, Snapshot
 from webhook.cluster import net
 from webhook.cluster.client import Api, ApiError, ForbiddenError, MissingError, Object
@@ -32,7 +34,7 @@ from webhook.core import review
 from webhook.core.forms.labels import Expression
 from webhook.core.kube import fields
 from webhook.core.mutate import mutate
-from webhook.core.policy import membership
+from webhook.core.policy import membership, updates
 from webhook.core.registration import configurations, policies
 from webhook.core.rules import cluster
 from webhook.core.rules.rulebook import Rulebook
@@ -128,6 +130,8 @@ class Installation:
     net: dict[str, tuple[Object | None, Object | None]] = field(default_factory=dict)  # see `policies.devices`
     pods: int = 0  # how many are not over
     refused: Sequence[str] = ()  # which of them would be refused today: `namespace/name: why`
+    unlisted: dict[str, str] = field(default_factory=dict)  # see `survey.unlisted`
+    wrote: set[str] = field(default_factory=set)  # the programs that wrote into pods what only the platform writes
 
     @property
     def pairs(self) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -379,9 +383,16 @@ async def read_tenants(installation: Installation, api: Api) -> None:
                 break
     around = surroundings.concluded(rulebook, objects)
     refused: list[str] = []
+    reserved = updates.reserved(rulebook)
     async for page in api.pages("/api/v1/pods", NOT_OVER):
         installation.pods += len(page["items"])
         refused += judged(page["items"], around, time())
+        parts = [{**pod, "kind": "Pod", "spec": {"template": {"spec": pod["spec"]}}} for pod in page["items"]]
+        installation.unlisted |= survey.unlisted(parts, rulebook)
+        for entry in chain.from_iterable(pod["metadata"].get("managedFields") or () for pod in page["items"]):
+            written = fields.mapping(entry, "fieldsV1", "f:metadata", "f:annotations")
+            if any(fnmatchcase(key.removeprefix("f:"), glob) for key in written for glob in reserved):
+                installation.wrote.add(str(entry.get("manager")))
     installation.refused = refused
 
 

@@ -10,7 +10,7 @@ import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
@@ -22,10 +22,11 @@ from webhook.core.forms.document import API_VERSION
 from webhook.core.interpret.locations import DEVICE_CLASS
 from webhook.core.kube import fields, quantity
 from webhook.core.policy import unknown_devices
+from webhook.core.policy.membership import ACCOUNT, is_of_the_platform
 from webhook.core.rules import cluster
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.modes import Constant, Output
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, of_cluster
 from webhook.files import documents, rule_files
 
 Object = Mapping[str, Any]
@@ -195,7 +196,7 @@ def on_nodes(pools: Iterable[Pool], workloads: Sequence[Object] | None, rulebook
         missing = [] if annotations else [f"without the label {label}" for label in absent]
         if backend.nodes.annotations and not annotations:
             missing.append(f"without the annotation {' or '.join(backend.nodes.annotations)}")
-        runs = runners.get(scheduler, "")
+        runs = runners.get(scheduler, {})
         if runs is None:
             missing.append(f"and no workload is a scheduler called {scheduler}")
 
@@ -214,20 +215,20 @@ def on_nodes(pools: Iterable[Pool], workloads: Sequence[Object] | None, rulebook
                 pool,
                 resources=tuple(sorted(resources)),
                 marks=(*labels, *annotations),
-                others=(runs,) if runs else (),
+                others=(titled(runs),) if runs else (),
                 missing=tuple(missing),
                 unknown=absent if annotations else (),
                 settings=tuple(settings),
             )
 
 
-def runner(scheduler: str, workloads: Sequence[Object] | None) -> str | None:
+def runner(scheduler: str, workloads: Sequence[Object] | None) -> Object | None:
     """The workload that is the scheduler; None if none is, and nothing if no workload could be read.
 
     It is the one with the argument --scheduler-name, else the one that is called so, or so and what scheduler it is.
     """
     if workloads is None:
-        return ""
+        return {}
     named, called = [], []
     for workload in workloads:
         for container in fields.objects(fields.at(workload, "spec", "template", "spec", "containers")):
@@ -239,7 +240,15 @@ def runner(scheduler: str, workloads: Sequence[Object] | None) -> str | None:
         name = name_of(workload)
         if name == scheduler or (name.startswith(f"{scheduler}-") and "scheduler" in name):
             called.append(workload)
-    return next(map(titled, [*named, *called]), None)
+    return next(iter([*named, *called]), None)
+
+
+def unlisted(workloads: Sequence[Object], rulebook: Rulebook) -> Mapping[str, str]:
+    """The accounts, as globs, of schedulers of enabled back ends that are not of the platform, with who has them."""
+    schedulers = {scheduler_of(backend) for backend in rulebook.enabled if backend.inject.scheduler} - {""}
+    there = [workload for workload in (runner(name, workloads) for name in sorted(schedulers)) if workload]
+    accounts = {f"{ACCOUNT}{fields.at(raw, 'metadata', 'namespace') or 'default'}:*": titled(raw) for raw in there}
+    return {account: why for account, why in accounts.items() if not is_of_the_platform(account, rulebook)}
 
 
 def in_classes(objects: snapshot.Snapshot, rulebook: Rulebook) -> Iterator[Sighting]:
@@ -502,6 +511,9 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
         namespaces.setdefault(namespace, f"{titled(plugin)} is a device plugin")
     lines += [Line("  unknownValue: warn"), Line("  systemNamespaces:")]
     lines += [Line(f"  - {name}", why) for name, why in sorted(namespaces.items())]
+    fitting = replace(rulebook.cluster, backends=tuple(names), tiers={}, system_namespaces=frozenset(namespaces))
+    if accounts := unlisted(workloads or (), of_cluster(fitting, rulebook)):
+        lines += [Line("  platformAccounts:"), *(Line(f"  - {account}", why) for account, why in accounts.items())]
 
     # Nodes that are a back end's by annotations and not by labels, and resources that no back end here serves.
     for installed in there:

@@ -60,6 +60,29 @@ def test_a_binding_does_not_change_what_a_pod_counts_by_either_path(town: Town) 
     assert "nodeName" not in town.free.get(stored)["spec"]
 
 
+def test_only_the_platforms_accounts_take_a_device_for_a_pod_by_an_update_or_a_binding(town: Town) -> None:
+    """A tenant makes a second namespace, or owns one that no policy selects, as this one."""
+    stored = shared(town.free, "taken")
+    taken = {"hami.io/vgpu-devices-to-allocate": "GPU-0,NVIDIA,81920,100:;"}
+    owner, stranger, scheduler = (
+        town.free.acting_as(f"system:serviceaccount:{name}:hami-scheduler")
+        for name in (town.free.namespace, "hami-system", "kube-system")
+    )
+
+    words = []
+    for account in (owner, stranger):
+        with pytest.raises(RefusedError) as updated:
+            account.patch(stored, {"metadata": {"annotations": taken}})
+        with pytest.raises(RefusedError) as bound:
+            bind(account, stored, binding(stored, annotations=taken))
+        words += [refused(updated.value), refused(bound.value)]
+    bind(scheduler, stored, binding(stored, annotations=taken))
+
+    said = "[GPU109] the annotation hami.io/vgpu-devices-to-allocate of a pod with a GPU cannot change: "
+    assert [text.startswith(said) for text in words] == [True] * 4, words
+    assert taken.items() <= town.free.get(stored)["metadata"]["annotations"].items()
+
+
 def test_a_binding_that_repeats_what_the_pod_has_binds_it_with_the_rest_that_it_carries(town: Town) -> None:
     """As Volcano's scheduler binds: with all annotations of the pod."""
     stored = shared(town.free, "bound-as-it-is")

@@ -310,19 +310,20 @@ def test_without_the_webhook_nothing_is_added_to_a_pod_that_exists(judged: Judge
 
 def test_without_the_webhook_accounts_of_tenants_add_nothing_to_pods_of_others(judged: Judged) -> None:
     stored = judged.there["doors-a"].create(pod("visited"))
-    visitor, binder = (
+    visitor, stranger, binder = (
         judged.there["doors-a"].acting_as(f"system:serviceaccount:{name}:ci")
-        for name in ("doors-b", "volcano-system")
+        for name in ("doors-b", "of-nobody", "kube-system")
     )
     debugger = {"name": "debug", "image": "none", "securityContext": {"privileged": True}}
     debugged = {**stored, "spec": {**stored["spec"], "ephemeralContainers": [debugger]}}
     annotated = {"metadata": {"annotations": {"huawei.com/kltDev": "Ascend910-0"}}}
 
-    for account in (visitor, binder):
+    for account in (visitor, stranger, binder):
         with pytest.raises(RefusedError, match="privileged: true"):
             account.update(debugged, subresource="ephemeralcontainers")
-    with pytest.raises(RefusedError, match=r"the annotation huawei\.com/kltDev"):
-        visitor.patch(stored, annotated)
+    for account in (visitor, stranger):
+        with pytest.raises(RefusedError, match=r"the annotation huawei\.com/kltDev"):
+            account.patch(stored, annotated)
     binder.patch(stored, annotated)
 
 

@@ -45,8 +45,13 @@ ACCOUNTS = (
     "ada",
     "system:serviceaccount:vision-ci:ci",
     "system:serviceaccount:elsewhere:ci",
+    "system:anonymous",
+    "system:serviceaccount:gpu-operator:device-plugin",
     "system:kube-scheduler",
 )
+"""A person, an account of a tenant, one of a namespace without a policy, and nobody; then those of the platform."""
+
+LET = (False, False, False, False, True, True)
 
 
 @pytest.mark.parametrize("user", ACCOUNTS)
@@ -60,14 +65,14 @@ def test_whoever_debugs_a_pod_adds_no_container_with_devices(user: str) -> None:
     assert _codes(_debugged(), user) == []
 
 
-@pytest.mark.parametrize(("user", "let"), [*zip(ACCOUNTS, (False, False, True, True), strict=True)])
-def test_parts_of_kubernetes_and_accounts_of_others_write_annotations(user: str, *, let: bool) -> None:
+@pytest.mark.parametrize(("user", "let"), [*zip(ACCOUNTS, LET, strict=True)])
+def test_the_platform_writes_annotations_and_nobody_else_whatever_the_namespace(user: str, *, let: bool) -> None:
     update = builders.updating(builders.pod(), builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"}))
 
     assert _codes(update, user) == ([] if let else [f'GPU116 metadata.annotations["{INJECTED}"]'])
 
 
-@pytest.mark.parametrize(("user", "let"), [*zip(ACCOUNTS, (False, False, True, True), strict=True)])
+@pytest.mark.parametrize(("user", "let"), [*zip(ACCOUNTS, LET, strict=True)])
 def test_what_a_part_of_kubernetes_has_written_is_changed_by_no_tenant(user: str, *, let: bool) -> None:
     stored = builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"})
     update = builders.updating(stored, builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"}))

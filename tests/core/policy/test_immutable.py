@@ -147,11 +147,12 @@ def test_what_schedulers_and_device_plugins_write_on_live_pods_is_written_by_the
 
 
 @tables.rows
-def test_without_writers_in_the_rule_only_accounts_of_others_write_what_it_reserves(
-    user: str, namespaces: Sequence[str], *, let: bool
+def test_what_a_rule_reserves_is_written_by_those_that_are_listed(
+    user: str, namespaces: Sequence[str], listed: Sequence[str], *, let: bool
 ) -> None:
     policy = replace(VISION, namespaces=Namespaces(names=tuple(namespaces)))
-    rules = replace(RULES, tenancy=Tenancy(policies=[policy])) if namespaces else RULES
+    tenancy = Tenancy(policies=[policy] if namespaces else [])
+    rules = replace(RULES, tenancy=tenancy, cluster=replace(RULES.cluster, platform_accounts=tuple(listed)))
     before, after = _pod({}, {}), _pod({}, TO_ALLOCATE)
 
     refused = [] if let else [f'metadata.annotations["{ALLOCATE}"]']

@@ -143,7 +143,7 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     if access is None and not grown:
         return NOTHING
     added = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
-    if is_of_the_platform(request, rulebook):  # schedulers and device plugins write metadata
+    if is_of_the_platform(request.user, rulebook):  # schedulers and device plugins write metadata
         added = (bypass for bypass in added if bypass.path[0] != "metadata")
     bypasses = [*islice(added, MOST)]
     if policy is None:

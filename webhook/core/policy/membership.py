@@ -5,7 +5,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms.labels import Expression
-from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
 
@@ -14,6 +13,8 @@ NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 ACCOUNT: Final = "system:serviceaccount:"
 """How the users begin that are service accounts; their namespace follows."""
+
+ANONYMOUS: Final = "system:anonymous"
 
 _INDEX: Final = "*"
 """The key of policies that select by pattern or label; no namespace is called so."""
@@ -92,20 +93,18 @@ def _matches(expression: Expression, labels: Mapping[str, str]) -> bool:
             return present is None
 
 
-def is_of_one_tenant(policy: TenantPolicy, rulebook: Rulebook) -> bool:
-    """Whether a policy is a tenant's alone: it has no system namespaces."""
-    return all(member(system, rulebook.tenancy).policy is not policy for system in rulebook.cluster.system_namespaces)
+def platform_accounts(rulebook: Rulebook) -> list[str]:
+    """The users, as globs, that are of the platform beside parts of Kubernetes."""
+    namespaces = sorted(rulebook.cluster.system_namespaces)
+    writers = [writer for backend in rulebook.enabled for writer in backend.writers]
+    return [*(f"{ACCOUNT}{name}:*" for name in namespaces), *rulebook.cluster.platform_accounts, *writers]
 
 
-def is_of_the_platform(request: AdmissionRequest, rulebook: Rulebook) -> bool:
-    """Whether the user of a request is a part of Kubernetes, or a service account of no tenant."""
-    if not request.user.startswith(ACCOUNT):
-        return request.user.startswith("system:") and request.user != "system:anonymous"
-    namespace = request.user.removeprefix(ACCOUNT).partition(":")[0]
-    if namespace == request.namespace:
-        return False
-    policy = member(namespace, rulebook.tenancy).policy
-    return policy is None or rulebook.cluster.exempts(namespace) or not is_of_one_tenant(policy, rulebook)
+def is_of_the_platform(user: str, rulebook: Rulebook) -> bool:
+    """Whether a user is a part of Kubernetes, or listed: whose namespace it is says nothing, as tenants make some."""
+    if user.startswith("system:") and not user.startswith(ACCOUNT):
+        return user != ANONYMOUS
+    return any(fnmatchcase(user, glob) for glob in platform_accounts(rulebook))
 
 
 # The conditions in the status of a TenantPolicy: whether it is in force, and whether another one conflicts.

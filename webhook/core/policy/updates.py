@@ -20,7 +20,7 @@ from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, applied, a
 from webhook.core.kube.pod import SECTIONS, Container, Pod
 from webhook.core.plan import allocation, plan
 from webhook.core.policy import defaults, device_access, judge, unknown_devices, usage
-from webhook.core.policy.membership import ACCOUNT, is_of_the_platform, member
+from webhook.core.policy.membership import is_of_the_platform, member
 from webhook.core.request import KEYS, is_plain_key
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.backend import Backend
@@ -147,20 +147,16 @@ def _forbidden(
         resource = rulebook.all_slots[kind].get(ruled)
         why, rule = "what the pod counts is read from it", resource.rule if resource else ""
     else:
-        # Only a back end's scheduler and device plugin may write what takes a device for a pod. Rules list them, and
-        # where one does not, a service account of no tenant may be one. A part of Kubernetes always may: those of
-        # some vendors have the user of kube-scheduler or of the node.
+        # Only a back end's scheduler and device plugin may write what takes a device for a pod. Those of some vendors
+        # have the user of kube-scheduler or of the node.
         globs = index["reserved"].items() if kind == "annotation" else ()
         reserving = [backend for (_, glob), backends in globs if fnmatchcase(key, glob) for backend in backends]
-        for backend in reserving:
-            listed = user.startswith(ACCOUNT) and backend.writers
-            if _writes(user, [backend]) if listed else is_of_the_platform(request, rulebook):
-                return None
-        if not reserving:
+        if not reserving or is_of_the_platform(user, rulebook):
             return None
         name, rule = reserving[0].name, reserving[0].rule
         why = f"only the scheduler of {name} writes it"
-        fix = f"leave it; if {quantity.shown(user)} is a part of {name}, add it to writers: in the rule"
+        listed = "platformAccounts of the Cluster document"
+        fix = f"leave it; if {quantity.shown(user)} is a part of {name}, add it to {listed}"
     was = "not there" if before is None else f'"{quantity.shown(str(before))}"'
     would_be = "gone" if after is None else f'"{quantity.shown(str(after))}"'
     return Violation(

@@ -16,7 +16,7 @@ from webhook.core.interpret import locations
 from webhook.core.kube.pod import CORE
 from webhook.core.plan import allocation
 from webhook.core.policy import device_access, limits
-from webhook.core.policy.membership import ACCOUNT, NAME_LABEL, is_of_one_tenant, selects
+from webhook.core.policy.membership import ACCOUNT, ANONYMOUS, NAME_LABEL, platform_accounts, selects
 from webhook.core.quota import tally
 from webhook.core.registration import conditions
 from webhook.core.registration.bypasses import NEW_CONTAINERS, Bypasses
@@ -210,19 +210,13 @@ def _written(kind: str, family: Family, rulebook: Rulebook, action: Action = "de
 
 
 def of_pods(rulebook: Rulebook) -> Sequence[Object]:
-    """Which requests about pods are judged. Schedulers and kubelets write into pods that exist, to give devices.
-
-    A service account is a tenant's if a policy has its namespace by name: labels of other namespaces are not seen.
-    """
-    tenants = [policy for policy in rulebook.tenancy.policies if is_of_one_tenant(policy, rulebook)]
-    theirs = like({name for tenant in tenants for name in tenant.namespaces.names}, "user[2]")
-    spared = list_literal(sorted(rulebook.cluster.system_namespaces))
+    """Which requests about pods are judged. Schedulers and kubelets write into pods that exist, to give devices."""
     by_a_person = f"""\
 (request.operation == 'CREATE' && request.?subResource.orValue('') == '') ||
 request.?subResource.orValue('') == 'ephemeralcontainers' ||
-!request.userInfo.username.startsWith('system:') ||
-[request.userInfo.username.split(':')].exists(user, user[1] == 'serviceaccount' &&
-  (user[2] == request.namespace || (!(user[2] in {spared}) && ({theirs}))))"""
+[request.userInfo.username].exists(user, !(
+  (user.startsWith('system:') && !user.startsWith('{ACCOUNT}') && user != '{ANONYMOUS}') ||
+{indented(like(platform_accounts(rulebook), "user"))}))"""
     return [{"name": "by-a-person", "expression": by_a_person}, NOT_OF_A_FILE]
 
 

@@ -269,8 +269,8 @@ class Backend:
     writers: tuple[str, ...] = optional(
         list_of(modes.USERS),
         "Users that belong to the system, as globs. On a running pod only they may change the annotations and"
-        " labels that the system reads or `reserves`. If none are listed, service accounts outside of tenants'"
-        " namespaces may write what it `reserves`. Users of Kubernetes, as `system:kube-scheduler`, always may.",
+        " labels that the system reads. They, the platform's other accounts (`platformAccounts` of the Cluster"
+        " document) and users of Kubernetes, as `system:kube-scheduler`, may write what it `reserves`.",
         ["system:serviceaccount:kai-scheduler:*"],
     )
     other_devices: tuple[str, ...] = optional(

@@ -15,6 +15,7 @@ from webhook.core.forms.document import Location, Node, Problem, Section
 from webhook.core.forms.forms import FILLED, FLAG, TEXT, derived, form, list_of, map_of, optional, required, word
 from webhook.core.forms.inheritance import Parameters
 from webhook.core.rules.catalog import BACKEND, MODEL, PARAMETRISED, VENDOR, enabled_by
+from webhook.core.rules.modes import USERS
 
 Access = Literal["warn", "deny", "remove"]
 """What becomes of a pod that would get by a protected name what it does not ask for."""
@@ -272,6 +273,12 @@ class Cluster:
         forms.set_of(TEXT),
         "Namespaces of device plugins and the like. Their pods are neither changed nor judged.",
         [KUBERNETES, "gpu-operator"],
+    )
+    platform_accounts: tuple[str, ...] = optional(
+        list_of(USERS),
+        "Users, as globs, that may write into pods what gives devices: GPU schedulers and device plugins. Kubernetes,"
+        " service accounts of `systemNamespaces` and the `writers` of enabled back ends may anyway.",
+        ["system:serviceaccount:hami-system:*"],
     )
     provisioners: Mapping[str, str] = optional(
         map_of(TEXT),

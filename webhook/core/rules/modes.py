@@ -348,8 +348,8 @@ _KEYS_OF_OTHERS: Final = forms.fitting(
     _GLOB.fullmatch, "is no glob for keys of annotations; write one, as acme.example/*"
 )
 USERS: Final = forms.fitting(
-    lambda text: text.strip("*?") and not any(map(str.isspace, text)),
-    "is no glob for users of the back end; write some users, as system:serviceaccount:acme:*",
+    lambda text: text.strip("*?") and not any(letter.isspace() or letter == "[" for letter in text),
+    "is no glob for some users; write one, as system:serviceaccount:acme:*",
 )
 REQUIRES: Final = forms.mapping(
     {
