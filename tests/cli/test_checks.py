@@ -350,6 +350,16 @@ def test_policies_are_judged_by_their_conditions_and_by_themselves(
     assert verdict(doctor.policies, tenants=(tenants, tenants)) == (result, found)
 
 
+@tables.rows
+def test_namespaces_without_a_policy_are_told_with_what_they_get(without: Any, result: str, found: str) -> None:
+    names = ["vision-dev", "sandbox", "kube-system"]
+    made: list[Mapping[str, Any]] = [policy(namespaces={"names": ["vision-*"]})]
+    tenants = Snapshot(TENANTS, {"TenantPolicy": made, "Namespace": [{"metadata": {"name": name}} for name in names]})
+    rulebook = replace(RULEBOOK, tenancy=replace(RULEBOOK.tenancy, without_policy=without))
+
+    assert verdict(doctor.policies, rulebook=rulebook, tenants=(tenants, tenants)) == (result, found)
+
+
 def objects(*usages: Mapping[str, Any], **changed: Any) -> Snapshot:
     """A policy with a quota, and ledgers."""
     made: list[Mapping[str, Any]] = [{"metadata": {"name": "vision"}, "status": status} for status in usages]

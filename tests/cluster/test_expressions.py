@@ -144,11 +144,28 @@ TENANCIES = {
     "two policies of one priority": (MINE + _policy("all", "*"), ""),
     "two policies of one priority, and without one all is allowed": (
         MINE + _policy("all", "*"),
-        "namespacesWithoutPolicy: allow",
+        "namespacesWithoutPolicy: open",
     ),
     "a policy that warns is above another": (MINE + _policy("all", "*", priority=9, deviceAccess="warn"), ""),
     "no policy, an exemption, and the cluster refuses": (LIFTED, "deviceAccess: deny"),
-    "no policy, and without one nobody gets a device": ("", "namespacesWithoutPolicy: deny"),
+    "no policy, and without one nobody gets a device": ("", "namespacesWithoutPolicy: no-devices"),
+    "no policy, and the default one refuses": (
+        _policy("lobby", "lobby"),
+        "namespacesWithoutPolicy: {default: lobby}",
+    ),
+    "no policy, and the default one warns": (
+        _policy("lobby", "lobby", deviceAccess="warn"),
+        "namespacesWithoutPolicy: {default: lobby}",
+    ),
+    "no policy, and there is no default one": (_policy("lobby", "lobby"), "namespacesWithoutPolicy: {default: b}"),
+    "a policy that warns, and the default one refuses": (
+        _policy("mine", NAMESPACE, deviceAccess="warn") + _policy("lobby", "lobby", priority=9),
+        "namespacesWithoutPolicy: {default: lobby}",
+    ),
+    "no policy, and of the default one's pods an exemption": (
+        _policy("lobby", "lobby") + LIFTED,
+        "namespacesWithoutPolicy: {default: lobby}",
+    ),
     "two thousand policies": (MINE + MANY, ""),
 }
 BYPASSES: list[Object] = [

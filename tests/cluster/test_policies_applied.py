@@ -41,7 +41,7 @@ def test_kubectl_prints_what_is_wrong_with_a_policy_as_it_is_applied(place: Town
     all_others = "default, kube-node-lease, kube-public, and 1 more"
     first = (
         "Warning: TenantPolicy/vision spec.namespaces: as the first TenantPolicy it takes GPUs from each namespace "
-        f"that it does not select (4), unless the Cluster document says namespacesWithoutPolicy: allow: {all_others}"
+        f"that it does not select (4), unless the Cluster document says namespacesWithoutPolicy: open: {all_others}"
     )
     until(lambda: applied(place.client, vision, dry=True)[1] == [first], "the server knows all namespaces")
 

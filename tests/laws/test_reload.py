@@ -113,7 +113,7 @@ VERSIONS = {
         CLUSTER + "  parameters: {acme: {resource: site.example/card, scheduler: s}, claims: {unit: a.example/c}}\n",
         CLUSTER + "  parameters: {child: {resource: site.example/card}}\n",
         CLUSTER + "  parameters: {child: {unknown: 1}}\n",
-        CLUSTER + "  device: A2\n  namespacesWithoutPolicy: deny\n",
+        CLUSTER + "  device: A2\n  namespacesWithoutPolicy: no-devices\n",
         "",
     ],
     "policy.yaml": ["", POLICY, POLICY.replace("[A1]", "[B1]"), POLICY.replace("models: [A1]", "backends: [child]")],

@@ -39,6 +39,15 @@ def test_a_namespace_is_counted_by_the_policy_that_selects_it_and_exempt_ones_by
     assert [namespaces.tenants.get(name) for name in SPACES] == ["vision", "vision", None, None]
 
 
+def test_a_namespace_that_no_policy_selects_is_counted_by_the_default_one() -> None:
+    namespaces, policies = fresh(), [policy("lobby", "lobby", priority=9), policy("vision", "vision-*")]
+    labels: dict[str, dict[str, str]] = {name: {} for name in (*SPACES, "lobby")}
+
+    namespaces.sort(Tenancy(policies=policies, labels=labels, without_policy={"default": "lobby"}), ["gpu-operator"])
+
+    assert of(namespaces, "vision", "lobby") == [{"vision-dev", "vision-ci"}, {"speech", "lobby"}]
+
+
 def test_only_tenants_with_another_quota_or_other_namespaces_have_something_to_settle() -> None:
     namespaces = fresh()
     vision, speech = policy("vision", "vision-*"), policy("speech", "speech")

@@ -464,6 +464,10 @@ def policies(installation: Installation) -> Verdict:
     ties = membership.ties(tenancy, installation.rulebook.cluster.system_namespaces)
     wrong = {name: f"it conflicts with {', '.join(sorted(tie.others))}" for name, tie in ties.items()}
     wrong |= {problem.tenant: problem.message for problem in problems}
+    left = several(membership.unselected(replace(installation.rulebook, tenancy=tenancy)), ", ")
+    gets = tenancy.without_policy or ("no-devices" if tenancy.closed else "open")
+    if isinstance(gets, Mapping) and not tenancy.default:
+        wrong[gets["default"]] = f"it is not there, so namespaces without a policy get no GPU: {left}"
     for policy in stored:
         for condition in fields.objects(fields.at(policy, "status", "conditions")):
             if (condition.get("type"), condition.get("status")) in {("Accepted", "False"), ("Ambiguous", "True")}:
@@ -482,9 +486,9 @@ def policies(installation: Installation) -> Verdict:
     if unlabelled:
         text = f"deviceAccess is remove, and pods are refused where the label is missing: {several(unlabelled)}"
         return "warn", text, f"kubectl label namespace NAME {configurations.REMOVING}=remove"
-    if not stored:
-        return "ok", "there are none in the cluster"
-    return "ok", "1 policy is in force" if len(stored) == 1 else f"{len(stored)} policies are in force"
+    force = "1 policy is in force" if len(stored) == 1 else f"{len(stored)} policies are in force"
+    without = f"; namespaces without one ({gets}): {left}" if left else ""
+    return "ok", f"{force if stored else 'there are none in the cluster'}{without}"
 
 
 @check(

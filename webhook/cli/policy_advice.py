@@ -20,7 +20,7 @@ from webhook.core.forms.document import nearest
 from webhook.core.kube.quantity import Fraction, duration, shown
 from webhook.core.policy import membership
 from webhook.core.policy.limits import RESPECTS
-from webhook.core.policy.membership import Membership, member, selects
+from webhook.core.policy.membership import ACCOUNT, Membership, member, selects
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger
 from webhook.core.review import AdmissionRequest
@@ -372,13 +372,12 @@ def losses(name: str, before: Tenancy, rulebook: Rulebook) -> Iterator[str]:
     elif lost:
         yield (
             "spec.namespaces: as the first TenantPolicy it takes GPUs from each namespace that it does not select"
-            f" ({len(lost)}), unless the Cluster document says namespacesWithoutPolicy: allow: {several(lost, ', ')}"
+            f" ({len(lost)}), unless the Cluster document says namespacesWithoutPolicy: open: {several(lost, ', ')}"
         )
 
 
 # An Exemption that has ended, is misspelt, or lifts nothing
 
-ACCOUNT: Final = "system:serviceaccount:"
 GROUPS: Final = ("system:serviceaccounts", "system:authenticated", "system:masters")
 """How names of groups begin that are taken for names of users."""
 

@@ -50,8 +50,9 @@ KUBECTL: Final = f"kubectl get {','.join(path.rpartition('/')[2] for [path] in S
 
 
 def surveyed(rulebook: Rulebook) -> Kinds:
-    """What `gpu-webhook survey` looks at: SURVEYED, and the classes of claims."""
+    """What `gpu-webhook survey` looks at: SURVEYED, the classes of claims, and where they are known, policies."""
     kinds = {kind: [*paths] for kind, paths in SURVEYED.items()}
+    kinds |= {kind: [*TENANTS[kind]] for kind in ("TenantPolicy", "Namespace")}
     for classes in (source.classes for source in rulebook.sources if source.classes):
         paths = [f"/apis/{classes.group}/{version}/{classes.plural}" for version in classes.versions]
         kinds.setdefault(classes.kind, []).extend(paths)

@@ -22,7 +22,7 @@ from webhook.core.forms.document import API_VERSION
 from webhook.core.interpret.locations import DEVICE_CLASS
 from webhook.core.kube import fields, quantity
 from webhook.core.policy import unknown_devices
-from webhook.core.policy.membership import ACCOUNT, is_of_the_platform
+from webhook.core.policy.membership import ACCOUNT, is_of_the_platform, unselected
 from webhook.core.rules import cluster
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.modes import Constant, Output
@@ -245,8 +245,8 @@ def runner(scheduler: str, workloads: Sequence[Object] | None) -> Object | None:
 
 def unlisted(workloads: Sequence[Object], rulebook: Rulebook) -> Mapping[str, str]:
     """The accounts, as globs, of schedulers of enabled back ends that are not of the platform, with who has them."""
-    schedulers = {scheduler_of(backend) for backend in rulebook.enabled if backend.inject.scheduler} - {""}
-    there = [workload for workload in (runner(name, workloads) for name in sorted(schedulers)) if workload]
+    schedulers = sorted({scheduler_of(backend) for backend in rulebook.enabled} - {""})
+    there = filter(None, (runner(name, workloads) for name in schedulers))
     accounts = {f"{ACCOUNT}{fields.at(raw, 'metadata', 'namespace') or 'default'}:*": titled(raw) for raw in there}
     return {account: why for account, why in accounts.items() if not is_of_the_platform(account, rulebook)}
 
@@ -511,8 +511,9 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
         namespaces.setdefault(namespace, f"{titled(plugin)} is a device plugin")
     lines += [Line("  unknownValue: warn"), Line("  systemNamespaces:")]
     lines += [Line(f"  - {name}", why) for name, why in sorted(namespaces.items())]
-    fitting = replace(rulebook.cluster, backends=tuple(names), tiers={}, system_namespaces=frozenset(namespaces))
-    if accounts := unlisted(workloads or (), of_cluster(fitting, rulebook)):
+    document = replace(rulebook.cluster, backends=tuple(names), tiers={}, system_namespaces=frozenset(namespaces))
+    fitting = replace(of_cluster(document, rulebook), tenancy=objects.tenancy(rulebook)[0])
+    if accounts := unlisted(workloads or (), fitting):
         lines += [Line("  platformAccounts:"), *(Line(f"  - {account}", why) for account, why in accounts.items())]
 
     # Nodes that are a back end's by annotations and not by labels, and resources that no back end here serves.
@@ -534,6 +535,9 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
         owners = ", ".join(backend.name for backend in resource.known[:4]) if resource else ""
         why = f"the signs of {owners} are not all there" if resource else "looks like a GPU, and no rule knows it"
         undecided.append(f"{name} on {named_nodes(nodes_left)} is served by nothing: {why}")
+    if "TenantPolicy" in objects.objects and (left_out := unselected(fitting)):
+        words = "write namespacesWithoutPolicy: open, no-devices, or {default: NAME}"
+        undecided.append(f"no TenantPolicy is for {several(left_out, ', ')}: {words}")
     if workloads is None:
         kinds = "no Deployments, DaemonSets and StatefulSets were read"
         undecided.append(f"{kinds}: no scheduler, no device plugin was looked for")

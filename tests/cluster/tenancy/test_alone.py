@@ -208,6 +208,35 @@ def test_an_exemption_holds_until_it_ends(there: Client) -> None:
     until(partial(_is_refused, there, PRIVILEGED), "it has ended", within=40)
 
 
+@pytest.mark.parametrize("word", ["no-devices", "{default: everybody}"])
+def test_a_namespace_that_no_policy_selects_is_refused_what_the_cluster_says(
+    programs: Binaries, tmp_path: Path, word: str
+) -> None:
+    """A tenant makes a second namespace."""
+    rules = imagined(tmp_path / "rules")
+    document = rules / CLUSTER.name
+    text = document.read_text()
+    document.unlink()
+    document.write_text(f"{text}  namespacesWithoutPolicy: {word}\n")
+    with control_plane(programs) as plane:
+        world.define(plane.client)
+        world.start_settler(plane, rules=rules)
+        for name in ("first", "second"):
+            plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        plane.client.create(world.policy("everybody", "first", quota={"devices": 1}))
+        first, second = (plane.client.in_namespace(name) for name in ("first", "second"))
+        until(partial(_is_refused, first, PRIVILEGED), "the policy is in force")
+
+        answers = {name: told(second, REFUSED[name], dry_run=True) for name in ("a variable", "privileged")}
+
+    refused = (
+        {"a variable"} if word == "no-devices" else {*answers}
+    )  # who takes the whole node may be a network plugin
+    assert {name for name, (code, words) in answers.items() if code == 403 and "[GPU116]" in words} == refused, (
+        answers
+    )
+
+
 def test_a_cluster_that_has_observed_refuses_alone_as_soon_as_it_enforces(programs: Binaries, tmp_path: Path) -> None:
     """While it observes the pod is stored with a warning, and no replica ever answers."""
     rules = imagined(tmp_path / "rules")

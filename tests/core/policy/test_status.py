@@ -1,3 +1,4 @@
+from webhook.core.forms.labels import Expression
 from webhook.core.policy import membership
 from webhook.core.policy.membership import ALONE, TAKEN, VALID, Condition, Tie
 from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
@@ -39,6 +40,17 @@ def test_policies_of_one_priority_are_tied_by_the_namespaces_that_they_share() -
     found = membership.ties(tenancy, {"kube-system"})
 
     assert found == {"a": Tie(["x-1"], {"b"}), "b": Tie(["x-1"], {"a"})}
+
+
+def test_beside_a_default_policy_labels_decide_whatever_the_priorities() -> None:
+    lobby, by_name = policy("lobby", "lobby", priority=9), policy("by-name", "x", priority=1)
+    labelled = Namespaces(selector=[Expression(key="team", operator="In", values=("a",))])
+    by_label = TenantPolicy(name="by-label", rule="by-label", namespaces=labelled)
+    tenancy = Tenancy(policies=[lobby, by_name, by_label], without_policy={"default": "lobby"})
+
+    assert membership.member("elsewhere", tenancy).policy is lobby
+    assert [*membership.undecided("elsewhere", tenancy)] == [by_label]
+    assert [*membership.undecided("x", tenancy)] == []
 
 
 def test_a_tie_names_five_namespaces_and_says_how_many_more_there_are() -> None:

@@ -252,8 +252,10 @@ def _unusable(membership: Membership, namespace: str, may_be: str, tenancy: Tena
         )
         return violation, " and ".join(rival.name for rival in rivals)
     closed = f"the cluster has {len(tenancy.policies)} for other namespaces"
-    if tenancy.without_policy == "deny":
-        closed = "namespacesWithoutPolicy: deny"
+    if isinstance(tenancy.without_policy, str):
+        closed = f"namespacesWithoutPolicy: {tenancy.without_policy}"
+    elif tenancy.without_policy:
+        closed = f"there is no TenantPolicy {tenancy.without_policy['default']}, which namespacesWithoutPolicy names"
     message = f"no TenantPolicy selects the namespace {namespace}, and without one no pod there gets a GPU ({closed})"
     fix = "use a namespace of a tenant, or ask an operator of the cluster to add it to spec.namespaces of a "
     fix += "TenantPolicy"

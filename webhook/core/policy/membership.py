@@ -1,6 +1,7 @@
 """Which policy applies to a namespace, and what the status of a policy says of that."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -14,8 +15,6 @@ NAME_LABEL: Final = "kubernetes.io/metadata.name"
 ACCOUNT: Final = "system:serviceaccount:"
 """How the users begin that are service accounts; their namespace follows."""
 
-ANONYMOUS: Final = "system:anonymous"
-
 _INDEX: Final = "*"
 """The key of policies that select by pattern or label; no namespace is called so."""
 
@@ -28,7 +27,7 @@ class Membership(NamedTuple):
 
 
 def member(namespace: str, tenancy: Tenancy) -> Membership:
-    """The policy of the highest priority that selects the namespace; the answer is remembered."""
+    """The policy of the highest priority that selects the namespace, or the default; the answer is remembered."""
     membership: Membership | None = tenancy.cache.get(namespace)
     if membership is not None:
         return membership
@@ -37,14 +36,14 @@ def member(namespace: str, tenancy: Tenancy) -> Membership:
     selecting = [policy for policy in candidates if selects(policy.namespaces, namespace, labels)]
     highest = max((policy.priority for policy in selecting), default=0)
     best = [policy for policy in selecting if policy.priority == highest]
-    membership = Membership(None, best) if len(best) > 1 else Membership(best[0] if best else None)
+    membership = Membership(best[0]) if len(best) == 1 else Membership(None if best else tenancy.default, best or ())
     tenancy.cache[namespace] = membership
     return membership
 
 
 def undecided(namespace: str, tenancy: Tenancy) -> Iterator[TenantPolicy]:
     """The policies that would be, or not be, for a namespace by its labels, if these are not known."""
-    chosen = member(namespace, tenancy)
+    chosen = member(namespace, replace(tenancy, without_policy=None))
     best = [policy for policy in (chosen.policy, *chosen.rivals) if policy is not None]
     least = max((policy.priority for policy in best), default=None)
     for policy in _candidates(namespace, tenancy):
@@ -93,6 +92,12 @@ def _matches(expression: Expression, labels: Mapping[str, str]) -> bool:
             return present is None
 
 
+def unselected(rulebook: Rulebook) -> list[str]:
+    """The namespaces that no policy selects, without those that are exempt."""
+    tenancy, exempt = replace(rulebook.tenancy, without_policy=None), rulebook.cluster.system_namespaces
+    return [name for name in sorted(tenancy.labels.keys() - exempt) if member(name, tenancy) == Membership(None)]
+
+
 def platform_accounts(rulebook: Rulebook) -> list[str]:
     """The users, as globs, that are of the platform beside parts of Kubernetes."""
     namespaces = sorted(rulebook.cluster.system_namespaces)
@@ -102,9 +107,8 @@ def platform_accounts(rulebook: Rulebook) -> list[str]:
 
 def is_of_the_platform(user: str, rulebook: Rulebook) -> bool:
     """Whether a user is a part of Kubernetes, or listed: whose namespace it is says nothing, as tenants make some."""
-    if user.startswith("system:") and not user.startswith(ACCOUNT):
-        return user != ANONYMOUS
-    return any(fnmatchcase(user, glob) for glob in platform_accounts(rulebook))
+    part = user.startswith("system:") and not user.startswith((ACCOUNT, "system:anonymous"))
+    return part or any(fnmatchcase(user, glob) for glob in platform_accounts(rulebook))
 
 
 # The conditions in the status of a TenantPolicy: whether it is in force, and whether another one conflicts.

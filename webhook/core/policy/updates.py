@@ -155,8 +155,7 @@ def _forbidden(
             return None
         name, rule = reserving[0].name, reserving[0].rule
         why = f"only the scheduler of {name} writes it"
-        listed = "platformAccounts of the Cluster document"
-        fix = f"leave it; if {quantity.shown(user)} is a part of {name}, add it to {listed}"
+        fix = f"leave it; if {quantity.shown(user)} is of {name}, add it to platformAccounts of the Cluster document"
     was = "not there" if before is None else f'"{quantity.shown(str(before))}"'
     would_be = "gone" if after is None else f'"{quantity.shown(str(after))}"'
     return Violation(

@@ -16,7 +16,7 @@ from webhook.core.interpret import locations
 from webhook.core.kube.pod import CORE
 from webhook.core.plan import allocation
 from webhook.core.policy import device_access, limits
-from webhook.core.policy.membership import ACCOUNT, ANONYMOUS, NAME_LABEL, platform_accounts, selects
+from webhook.core.policy.membership import ACCOUNT, NAME_LABEL, platform_accounts, selects
 from webhook.core.quota import tally
 from webhook.core.registration import conditions
 from webhook.core.registration.bypasses import NEW_CONTAINERS, Bypasses
@@ -215,7 +215,7 @@ def of_pods(rulebook: Rulebook) -> Sequence[Object]:
 (request.operation == 'CREATE' && request.?subResource.orValue('') == '') ||
 request.?subResource.orValue('') == 'ephemeralcontainers' ||
 [request.userInfo.username].exists(user, !(
-  (user.startsWith('system:') && !user.startsWith('{ACCOUNT}') && user != '{ANONYMOUS}') ||
+  (user.startsWith('system:') && !user.startsWith('{ACCOUNT}') && !user.startsWith('system:anonymous')) ||
 {indented(like(platform_accounts(rulebook), "user"))}))"""
     return [{"name": "by-a-person", "expression": by_a_person}, NOT_OF_A_FILE]
 
@@ -256,7 +256,7 @@ def policy_holding(tenancy: Tenancy) -> Mapping[str, str]:
             selected.append(f"variables.{name}")
         levels.append(" + ".join(selected))
     chosen = f"names.size() == 1 ? names[0] : {literal(SEVERAL)}"
-    every = indented(",\n".join([*levels, "['']"]))
+    every = indented(",\n".join([*levels, f"[{literal(tenancy.default.name if tenancy.default else '')}]"]))
     variables["policy"] = f"[\n{every}\n].filter(names, names.size() > 0).map(names, {chosen})[0]"
     return variables
 
@@ -319,7 +319,7 @@ def _namespaces_having(rulebook: Rulebook, action: Action, rule: str = "deviceAc
     also = rulebook.tenancy.policies if without else ()  # any of them may be one of several
     names: set[str] = set()
     for policy in [*_having(rulebook, action, rule), *also, *([None] if "" in without else [])]:
-        if policy is None or policy.namespaces.selector is not None:
+        if policy is None or policy is rulebook.tenancy.default or policy.namespaces.selector is not None:
             return not_exempt(rulebook)
         names.update(policy.namespaces.names)
     if any(set(name) & set("*?[") for name in names):
@@ -614,7 +614,7 @@ def render_resource_quotas(rulebook: Rulebook) -> Iterator[Object]:
     for policy in tenancy.policies:
         limits = policy.quota.hard if policy.quota and policy.quota.action == "deny" else {}
         namespaces = policy.namespaces
-        if not resources or tally.DEVICES not in limits or len(namespaces.names) != 1:
+        if not resources or tally.DEVICES not in limits or len(namespaces.names) != 1 or policy is tenancy.default:
             continue
         [name] = namespaces.names
         if set(name) & set("*?") or namespaces.selector is not None or rulebook.cluster.exempts(name):

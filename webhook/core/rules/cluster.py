@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from webhook.core.forms import forms
 from webhook.core.forms.document import Location, Node, Problem, Section
@@ -212,6 +212,15 @@ def _parameters(node: Node, scope: forms.Scope) -> Mapping[str, Parameters]:
     return {name: dict(values.items()) for name, values in node.items()}
 
 
+WithoutPolicy = Literal["open", "no-devices"] | Mapping[str, str] | None
+_WORD: Final = word(("open", "no-devices"))
+_NAMED: Final = {"default": required(FILLED, "The TenantPolicy that holds there.", "everybody")}
+_DEFAULT: Final[forms.Shape[Mapping[str, str]]] = forms.mapping(_NAMED)
+_WITHOUT_POLICY: Final[forms.Shape[Any]] = forms.Shape(
+    lambda node, scope: (_DEFAULT if isinstance(node.value, dict) else _WORD).read(node, scope),
+    forms.any_schema(_WORD, _DEFAULT),
+)
+
 KUBERNETES: Final = "kube-system"
 OWN: Final = "gpu-webhook-system"
 """The namespaces of Kubernetes, and of the webhook unless it is installed elsewhere."""
@@ -222,8 +231,7 @@ class Cluster:
     """What one cluster has: its `backends` in order of preference, the defaults, the exempt namespaces.
 
     `tiers` is the rank of each back end: of those that share one, the first with nodes is preferred. `provisioners`
-    are the back ends that serve claims of a class, by its provisioner. `without_policy` is what a namespace may do
-    that no policy selects, None: everything, until there is a policy. `observe`: see `Tenancy.observing`.
+    are the back ends that serve claims of a class, by its provisioner. `without_policy` and `observe`: see `Tenancy`.
     """
 
     name: str = derived(forms.document)
@@ -284,10 +292,11 @@ class Cluster:
         map_of(TEXT),
         "Which back end serves the claims of a class, by the provisioner that the class names.",
     )
-    without_policy: Literal["allow", "deny"] | None = optional(
-        word(("allow", "deny")),
-        "What may ask for GPUs in a namespace that no TenantPolicy selects: everything (`allow`) or nothing"
-        " (`deny`). If left out, everything until there is a policy.",
+    without_policy: WithoutPolicy = optional(
+        _WITHOUT_POLICY,
+        "What a namespace gets that no TenantPolicy selects: whatever it asks for (`open`), no GPU (`no-devices`), or"
+        " what the policy of this name allows all of them together. If left out, `open` until there is a policy.",
+        {"default": "everybody"},
         key="namespacesWithoutPolicy",
     )
     observe: bool = optional(

@@ -19,7 +19,7 @@ from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.rules.catalog import BACKEND, MODEL, PROFILE, VENDOR, enabled_by
-from webhook.core.rules.cluster import ACCESS, FATE, Access
+from webhook.core.rules.cluster import ACCESS, FATE, Access, WithoutPolicy
 from webhook.core.violations import ACTIONS, Action
 
 RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
@@ -335,8 +335,8 @@ UNREADABLE: Final = "the policies of this cluster cannot be read now"
 class Tenancy:
     """All policies and exemptions, and what is known of namespaces.
 
-    `labels` are those of each namespace, `handlers` that of each RuntimeClass; `without_policy`: what a namespace may
-    do that no policy selects; None: anything as long as there is no policy at all.
+    `labels` are those of each namespace, `handlers` that of each RuntimeClass; `without_policy`: what a namespace has
+    that no policy selects, a word or `{"default": NAME}`; None: anything as long as there is no policy at all.
     `watched`: every namespace of the cluster is in `labels`; a namespace that is missing was created a moment ago.
     `observing`: nothing is changed or refused, and users are told what would be. `unknown`: why none of this can be
     relied on now, if so; clients that ask for a GPU are told to retry.
@@ -346,7 +346,7 @@ class Tenancy:
     exemptions: Sequence[Exemption] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     handlers: Mapping[str, str] = field(default_factory=dict)
-    without_policy: Literal["allow", "deny"] | None = None
+    without_policy: WithoutPolicy = None
     observing: bool = False
     unknown: str = ""
     watched: bool = False
@@ -356,9 +356,15 @@ class Tenancy:
     @property
     def closed(self) -> bool:
         """Whether a namespace that no policy selects may not use GPUs."""
-        return bool(self.policies) if self.without_policy is None else self.without_policy == "deny"
+        return bool(self.policies) if self.without_policy is None else self.without_policy != "open"
+
+    @property
+    def default(self) -> TenantPolicy | None:
+        """The policy that holds where none selects the namespace; None if there is none of its name."""
+        name = self.without_policy["default"] if isinstance(self.without_policy, Mapping) else None
+        return next((policy for policy in self.policies if policy.name == name), None)
 
     @property
     def silent(self) -> bool:
         """Whether all of this has nothing to say about any pod."""
-        return not (self.policies or self.unknown or self.without_policy == "deny")
+        return not (self.policies or self.unknown or self.without_policy not in (None, "open"))

@@ -32,9 +32,15 @@ def exemption(spec: str) -> str:
     return f"---\n{HEAD} Exemption\n{POLICY % ('e', '{owner: a, reason: b, expires: 2099-01-01T00:00:00Z, ' + spec)}"
 
 
-def rendered(policies: str, modes: str = MODES, observe: str = "false") -> dict[str, dict[str, Any]]:
+BY_DEFAULT = f"{acme.CLUSTER}  namespacesWithoutPolicy: {{default: a}}\n"
+"""A cluster where the policy a holds in each namespace that no other one selects."""
+
+
+def rendered(
+    policies: str, modes: str = MODES, observe: str = "false", cluster: str = acme.CLUSTER
+) -> dict[str, dict[str, Any]]:
     files = {"other.yaml": NOT_ENABLED, "protect.yaml": PROTECTION, "tenants.yaml": policies}
-    files["cluster.yaml"] = f"{acme.CLUSTER}  observe: {observe}\n"
+    files["cluster.yaml"] = f"{cluster}  observe: {observe}\n"
     rulebook = acme.rulebook(modes, files)
     objects = {
         f"{made['kind'].removeprefix('ValidatingAdmission')} {made['metadata']['name']}": made
@@ -50,8 +56,8 @@ def variable(policy: dict[str, Any], name: str) -> str:
     return str(found)
 
 
-def quotas(policies: str, modes: str = MODES) -> list[tuple[str, dict[str, str]]]:
-    rulebook = acme.rulebook(modes, {"tenants.yaml": policies})
+def quotas(policies: str, modes: str = MODES, cluster: str = acme.CLUSTER) -> list[tuple[str, dict[str, str]]]:
+    rulebook = acme.rulebook(modes, {"cluster.yaml": cluster, "tenants.yaml": policies})
     return [(each["metadata"]["namespace"], each["spec"]["hard"]) for each in render_resource_quotas(rulebook)]
 
 
@@ -129,6 +135,14 @@ def test_without_a_quota_or_for_what_an_exemption_lifts_no_deletion_is_refused()
         "!(variables.policy in ['?'] || (variables.policy in ['b'] && "
         "!(variables.policy != '' && (((request.namespace in ['b-x']) && (true))) && !(false))))"
     )
+
+
+@pytest.mark.parametrize(("action", "end"), [("deny", ""), ("warn", "-warn")])
+def test_where_a_policy_is_the_default_all_are_asked_about_but_the_exempt_ones(action: str, end: str) -> None:
+    counted = f"{{namespaces: {{names: [a]}}, quota: {{devices: 1, enforcementAction: {action}}}}}"
+    objects = rendered(tenants(a=counted), cluster=BY_DEFAULT)
+
+    assert [expressions(objects, f"{name}{end}") for name in ("devices", "deletions")] == [[EXEMPT], [EXEMPT]]
 
 
 def test_a_variable_is_judged_by_the_first_entry_that_its_name_fits_and_only_by_enabled_back_ends() -> None:
@@ -223,3 +237,7 @@ def test_a_tenant_with_one_namespace_gets_a_bound_of_kubernetes_own() -> None:
 )
 def test_a_bound_that_might_be_lower_than_the_quota_is_not_written(policies: str, modes: str) -> None:
     assert quotas(policies, modes) == []
+
+
+def test_the_default_policy_bounds_no_namespace_of_its_own() -> None:
+    assert quotas(tenants(a="{namespaces: {names: [a]}, quota: {devices: 2}}"), cluster=BY_DEFAULT) == []
