@@ -73,7 +73,7 @@ def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     except Refusal as refusal:
         return denied(refusal.violations)
     holdings: Sequence[usage.Holding] = ()
-    if not rulebook.tenancy.silent:
+    if not rulebook.tenancy.silent or rulebook.cluster.device_access is not None:
         holdings = usage.holdings(pod, checked.rulebook, checked.interpretation, checked.allocations)
     judged = judge.judge(pod, holdings, request, checked.rulebook)
     audit = judged.audit()
