@@ -1,6 +1,7 @@
 """Who has a way to devices that no request names: a kubelet its own pods, parts of Kubernetes annotations."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.core.policy import tenants
 from tests.core.policy.tenants import policy, quota
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.cluster import protected_names
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Namespaces
 from webhook.core.validate import validate
 
@@ -89,6 +91,47 @@ def test_an_account_of_another_tenant_writes_no_annotation_that_gives_devices() 
     decision = validate(request, tenants.rules(policy(quota=quota(devices=4)), others))
 
     assert [each.code for each in decision.violations] == ["GPU116"]
+
+
+BROKEN = policy(broken="no catalogue knows the model")
+ELSEWHERE = policy("others", namespaces=Namespaces(names=("elsewhere",)))
+WITHOUT: Mapping[str, tuple[Rulebook, str]] = {
+    "no policy, where without one nobody has devices": (tenants.rules(without_policy="no-devices"), "GPU105"),
+    "no policy, beside one of others": (tenants.rules(ELSEWHERE), "GPU105"),
+    "a default policy that is not there": (tenants.rules(without_policy={"default": "gone"}), "GPU105"),
+    "two policies of one priority": (tenants.rules(policy(), policy("rival")), "GPU106"),
+    "a policy that cannot be read": (tenants.rules(BROKEN), "GPU113"),
+    "policies that cannot be read": (tenants.rules(unknown="the API server does not answer"), "GPU111"),
+    "no labels, as it is new": (tenants.rules(policy(), watched=True), "GPU111"),
+}
+"""Where nobody gets a device, and the code of the refusal."""
+
+
+@pytest.mark.parametrize(("rulebook", "code"), WITHOUT.values(), ids=WITHOUT)
+def test_where_nobody_gets_a_device_no_update_adds_one(rulebook: Rulebook, code: str) -> None:
+    injected, bare = builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"}), builders.pod()
+    update = builders.updating(bare, injected)._replace(namespace=HERE)
+    requests = (
+        builders.creating(injected, HERE),
+        update,
+        update._replace(user="system:kube-scheduler"),
+        update._replace(pod=bare, old_pod=injected),
+        builders.updating(injected, {**injected, "spec": bare["spec"]})._replace(namespace=HERE),
+    )
+
+    codes = [[violation.code for violation in validate(request, rulebook).violations] for request in requests]
+
+    assert codes == [[code], [code], [], [], []]
+
+
+def test_that_unknown_devices_are_let_gives_nobody_those_that_the_node_has() -> None:
+    closed = tenants.rules(without_policy="no-devices")
+    closed = replace(closed, cluster=replace(closed.cluster, unknown_devices="warn"))
+    injected = builders.creating(builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"}))
+    unknown = builders.creating(builders.pod(builders.container(limits={"acme.example/gpu": "1"})))
+
+    assert [violation.code for violation in validate(injected, closed).violations] == ["GPU105"]
+    assert validate(unknown, closed).violations == ()
 
 
 CLAIM: Mapping[str, Any] = {"resourceClaims": [{"name": "mine", "resourceClaimTemplateName": "mine"}]}

@@ -75,34 +75,11 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
         return _by_cluster(pod, unknown, bypasses, rulebook)
 
     # Everything in the pod that is for a GPU, or may be.
-    membership = member(namespace, tenancy)
-    policy = membership.policy
+    policy = member(namespace, tenancy).policy
     claims = limits.claimed(pod, policy, rulebook)
-    devices = [
-        *(shown(holding.container.name) for holding in held),
-        *(f"the claim {shown(claim)}" for claim in claims),
-        *(shown(device.name) for device in unknown),
-        *(bypass.holder for bypass in bypasses if not bypass.of_node),
-    ]
-    if not devices and not bypasses:
-        return _by_cluster(pod, unknown, bypasses, rulebook)
-    why = tenancy.unknown
-    if not why and tenancy.watched and namespace not in tenancy.labels:
-        why = f"the namespace {namespace} is new, and not known here yet"
-    if devices and why:
-        message = f"what policies say of this pod cannot be told now: {why}"
-        later = Violation(code="GPU111", path="metadata.namespace", message=message, fix=LATER_FIX)
-        return Judgement(violations=[later])
-    if policy is None:
-        if membership.rivals:  # whichever of them held, it would count in a tenant's namespace
-            devices += (bypass.holder for bypass in bypasses if bypass.of_node)
-        tolerated = cluster.unknown_devices == "warn" and not held and not claims
-        if tolerated or not devices or not (membership.rivals or tenancy.closed):
-            return _by_cluster(pod, unknown, bypasses, rulebook)
-    if policy is None or policy.broken:
-        may_be = f"; {devices[0]} may give the pod a GPU" if policy is None and not held else ""
-        violation, name = _unusable(membership, namespace, may_be, tenancy)
-        return Judgement(violations=[violation], findings=[Finding(name, violation.rule, violation.code, "deny")])
+    refused = _ungoverned(namespace, held, claims, unknown, bypasses, rulebook)
+    if policy is None or refused or not (held or claims or unknown or bypasses):
+        return refused or _by_cluster(pod, unknown, bypasses, rulebook)
 
     uncounted = unknown_devices.action(policy, cluster)
     placement = defaults.check_placement(pod, policy) if held else ()
@@ -122,6 +99,41 @@ def judge(pod: Pod, held: Sequence[Holding], request: AdmissionRequest, rulebook
     return _by_policy(policy, breaches, reservation, namespace, request, tenancy)
 
 
+def _ungoverned(
+    namespace: str,
+    held: Sequence[Holding],
+    claims: Sequence[str],
+    unknown: Sequence[unknown_devices.UnknownDevice],
+    bypasses: Sequence[device_access.Bypass],
+    rulebook: Rulebook,
+) -> Judgement | None:
+    """The refusal of what is for a GPU, or may be, where no policy can be applied; None if one is, or none has to."""
+    tenancy, membership = rulebook.tenancy, member(namespace, rulebook.tenancy)
+    devices = [
+        *(shown(holding.container.name) for holding in held),
+        *(f"the claim {shown(claim)}" for claim in claims),
+        *(shown(device.name) for device in unknown),
+        *(bypass.holder for bypass in bypasses if not bypass.of_node),
+    ]
+    why = tenancy.unknown
+    if not why and tenancy.watched and namespace not in tenancy.labels:
+        why = f"the namespace {namespace} is new, and not known here yet"
+    if devices and why:
+        message = f"what policies say of this pod cannot be told now: {why}"
+        later = Violation(code="GPU111", path="metadata.namespace", message=message, fix=LATER_FIX)
+        return Judgement(violations=[later])
+    policy = membership.policy
+    if policy or membership.rivals:  # whichever of them held, it would count in a tenant's namespace
+        devices += (bypass.holder for bypass in bypasses if bypass.of_node)
+    tolerated = rulebook.cluster.unknown_devices == "warn" and not (held or claims or bypasses)
+    nobody = policy.broken if policy else not tolerated and (membership.rivals or tenancy.closed)
+    if not devices or not nobody:
+        return None
+    may_be = f"; {devices[0]} may give the pod a GPU" if policy is None and not held else ""
+    violation, name = _unusable(membership, namespace, may_be, tenancy)
+    return Judgement(violations=[violation], findings=[Finding(name, violation.rule, violation.code, "deny")])
+
+
 def _ruled(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> Iterator[Breach]:
     """A breach for each rule of the policy that what the containers hold breaks, or that cannot judge it."""
     yield from limits.check_allowed(policy, held, rulebook)
@@ -132,7 +144,7 @@ def _ruled(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) ->
 def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     """Judge an update of a pod, pruned, by what it adds: ways to other devices, and what it holds on fewer nodes."""
     old, new = (pod.read(raw or {}, request.namespace) for raw in (request.old_pod, request.pod))
-    policy = member(request.namespace, rulebook.tenancy).policy if rulebook.tenancy.policies else None
+    policy = None if rulebook.tenancy.silent else member(request.namespace, rulebook.tenancy).policy
     access, grown = device_access.action(policy, rulebook.cluster), list[Breach]()
     if policy is not None and old.spec != new.spec:
         before, after = holdings(old, rulebook), holdings(new, rulebook)
@@ -140,14 +152,15 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
         kept = [*_ruled(policy, before, rulebook)]
         grown = [breach for breach in _ruled(policy, after, rulebook) if breach not in kept]
         grown += limits.check_growth(policy, path, pod_usage(before).tally, pod_usage(after).tally)
-    if access is None and not grown:
+    if access is None and not grown and rulebook.tenancy.silent:
         return NOTHING
     added = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
     if is_of_the_platform(request.user, rulebook):  # schedulers and device plugins write metadata
         added = (bypass for bypass in added if bypass.path[0] != "metadata")
     bypasses = [*islice(added, MOST)]
-    if policy is None:
-        return _by_cluster(new, (), bypasses, rulebook)
+    refused = _ungoverned(request.namespace, (), (), (), bypasses, rulebook)
+    if policy is None or refused:
+        return refused or _by_cluster(new, (), bypasses, rulebook)
     breaches = [*grown, *device_access.breaches(bypasses, access)]
     return _by_policy(policy, breaches, None, request.namespace, request, rulebook.tenancy)
 
