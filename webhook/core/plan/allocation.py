@@ -247,7 +247,7 @@ def measure(
                     with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
                         cut = translate.smallest_partition(request, other, backend)
                         measured = measured.at_least(charge.asked(cut, other))
-    limits_compute = any("cores" in mode.verbs and mode.when.devices != "profile" for mode in modes)
+    limits_compute = any("cores" in mode.verbs and mode.when.devices != "profile" for mode in backend.modes)
     if request.devices == "part" and limits_compute and not (request.cores or request.tflops):
         measured = measured.at_least(Measure(devices=Fraction(request.count)))
     others = choose.lookalike_cards(models, modes, rulebook)
