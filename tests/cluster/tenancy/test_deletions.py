@@ -42,6 +42,8 @@ PODS: Mapping[str, tuple[Object, Object]] = {
         (_on_a_node(pod("without")), RUNNING),
     ]
 }
+_BEFORE = _on_a_node(gpu_pod("from-before"))
+FROM_BEFORE = {**_BEFORE, "spec": {**_BEFORE["spec"], "terminationGracePeriodSeconds": 0}}
 TENANTS = ("eve", "system:serviceaccount:bounded:default", NEIGHBOUR)
 PLATFORM = (KUBELET, COLLECTOR, "system:kube-scheduler")
 
@@ -54,6 +56,10 @@ def there(programs: Binaries) -> Iterator[Client]:
         world.start_settler(plane)
         with world.attached_webhook(plane, "webhook") as webhook:
             register(plane.client, webhook)
+            before = plane.client.in_namespace("neighbour")
+            owner(before, "eve")
+            create(before, FROM_BEFORE)
+            before.patch(FROM_BEFORE, {"status": RUNNING}, subresource="status")
             for name in ("bounded", "warned", "neighbour"):
                 action = "warn" if name == "warned" else "deny"
                 plane.client.create(world.policy(name, name, quota={"devices": 9, "enforcementAction": action}))
@@ -169,3 +175,14 @@ def test_where_a_quota_only_warns_so_does_this(there: Client) -> None:
     code, words = _deleted(warned, "running")
 
     assert (code, "gpu-webhook-deletions-warn" in words, "[GPU117]" in words) == (http.client.OK, True, True), words
+
+
+@pytest.mark.parametrize("name", ["from-before", ""])
+@pytest.mark.parametrize("seconds", [None, 0, 1])
+def test_a_pod_from_before_the_quota_that_has_no_time_to_end_may_go_as_its_kubelet_takes_no_longer(
+    there: Client, name: str, seconds: int | None
+) -> None:
+    """The API server tells a policy that such a DELETE has a grace period of 0, if it does not say one."""
+    eve = replace(there, namespace="neighbour").with_rights_of("eve")
+
+    assert _deleted(eve, name, seconds) == (http.client.OK, "")

@@ -491,7 +491,8 @@ def _deletions(rulebook: Rulebook, action: Action) -> Family:
     """A deletion with which a pod that runs is gone at once, and counts no more, while its kubelet still ends it.
 
     An eviction says nothing of its pod: all with such a grace period are refused. With one of 1 second, or more, the
-    pod stays until its kubelet has ended it (pkg/registry/core/pod/strategy.go, CheckGracefulDelete).
+    pod stays until its kubelet has ended it (pkg/registry/core/pod/strategy.go, CheckGracefulDelete). Of a DELETE
+    that says none the period is the pod's own: one of 0, from before the quota, is kept: its kubelet takes no longer.
     """
     options = f"({conditions.CREATED} ? dyn(object).?deleteOptions : request.?options)"
     at_once = {"name": "at-once", "expression": f"{options}.?gracePeriodSeconds.orValue(1) == 0"}
@@ -500,6 +501,7 @@ def _deletions(rulebook: Rulebook, action: Action) -> Family:
     let = f"""\
 !(variables.policy in {strict} || ({of_tenants(rulebook, action, "quota") or "false"})) || {MAY_ASSIGN} ||
 !({conditions.CREATED} || (oldObject.spec.?nodeName.orValue('') != '' &&
+  oldObject.spec.?terminationGracePeriodSeconds.orValue(1) != 0 &&
   !(oldObject.?status.?phase.orValue('') in ['Succeeded', 'Failed']) && [oldObject].exists(pod,
 {indented(conditions.asking(rulebook), 4)})))"""
     message = "[GPU117] a grace period of 0 would free the quota while the pod runs on: leave out --force, or grant"
