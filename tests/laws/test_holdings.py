@@ -14,6 +14,7 @@ from tests.laws.outcome import stored
 from webhook.cli import explanation
 from webhook.core.backends.charge import charge
 from webhook.core.kube import pod
+from webhook.core.plan.choose import Assignment
 from webhook.core.policy import usage
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 
@@ -41,11 +42,20 @@ def _charged(asked: Asking, rulebook: Rulebook) -> tuple[Charges | None, Charges
         return None, None
     found = usage.holdings(pod.read(as_served(done.pod)), rulebook)
     counted = {holding.container.name: holding.measure.devices for holding in found}
-    return counted, {one.demand.container.name: charge(one.request, one.card) for one in done.planned.assignments}
+    return counted, {served.demand.container.name: _charge(served) for served in done.planned.assignments}
 
 
-UNTOLD = {("aliyun-gpushare-mib", clusters.ALL)}
-"""Back ends whose nodes no label tells from those of another that gives more for the same number: GiB for MiB."""
+def _charge(served: Assignment) -> Fraction:
+    """The whole device where the back end could have limited the compute of a part, and nobody asked for that."""
+    request, modes = served.request, served.backend.modes
+    limits = any("cores" in mode.verbs for mode in modes if mode.when.devices != "profile")
+    is_open = request.devices == "part" and request.cores is None and request.tflops is None and limits
+    return max(charge(request, served.card), Fraction(request.count if is_open else 0))
+
+
+UNTOLD = {("aliyun-gpushare-mib", clusters.ALL), ("aliyun-gpushare", clusters.ALL)}
+"""Back ends whose nodes no label tells from those of another that gives more for the same number: GiB for MiB, or all
+of the compute, which it could limit."""
 
 
 SLICED = {("hami-vgpu", clusters.ALL)}

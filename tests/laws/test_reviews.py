@@ -61,10 +61,11 @@ def _sent(request: AdmissionRequest) -> bytes:
         at=st.just(0.0),
         projection=st.none(),
         text=st.just(b""),
+        address=_TEXT,
     )
 )
 def test_a_review_is_read_as_it_was_sent(request: AdmissionRequest) -> None:
-    assert review.decode(_sent(request)) == request
+    assert review.decode(_sent(request), address=request.address) == request
 
 
 @tried(500)
