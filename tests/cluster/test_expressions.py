@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -29,12 +30,22 @@ from tests.cluster.expressions import (
 from tests.cluster.shapes import HANDLERS, NAMESPACE, Shapes
 from tests.cluster.tenancy import attempts
 from tests.laws import SOAK
+from tests.results import Page
 from webhook.core.mutate import mutate
 from webhook.core.validate import validate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
 PODS = 150_000 if SOAK else 10_000
+RESULTS = Path(__file__).with_name("EXPRESSIONS.md")
+HEAD = """\
+# What match conditions and admission policies made of pods of every shape
+
+Written by `make soak`: what webhooks and policies ask about each pod, by the API server's own code.
+
+{when:%Y-%m-%d}, commit {commit}
+
+"""
 POLICY = f"""
 apiVersion: gpu-webhook.io/v1alpha1
 kind: TenantPolicy
@@ -63,9 +74,11 @@ def test_no_condition_errs_and_what_is_not_sent_we_would_have_left_alone(
     wrong: list[tuple[str, str]] = []
     dearest: Counter[str] = Counter()
     sent: Counter[str] = Counter()
+    evaluated = 0
     for number, outcomes in enumerate(judged(programs, matchers(RULEBOOK), requests())):
         pod, pods[number] = pods[number], {}
         refused, reviewed = outcomes["gpu-webhook-devices"].refused, outcomes["validate"].matches
+        evaluated += len(outcomes)
         for name, outcome in outcomes.items():
             wrong += [(f"{name}, pod {number}", error) for error in outcome.errors]
             dearest[name] = max(dearest[name], outcome.cost)
@@ -78,11 +91,11 @@ def test_no_condition_errs_and_what_is_not_sent_we_would_have_left_alone(
         if not refused and not reviewed and (violations := validate(request, RULEBOOK).violations):
             wrong.append((f"pod {number} is not judged", str(violations)))
 
+    costs = ", ".join(f"{name} {cost:,}" for name, cost in dearest.items() if cost)
+    told = f"{PODS:,} pods, {evaluated:,} evaluations, {len(wrong)} wrong; sent or matched: {dict(sent)}"
+    Page(RESULTS, HEAD).add(f"- {told}; dearest of {CONDITIONS_BUDGET:,}: {costs}")
     with capsys.disabled():
-        costs = ", ".join(f"{name} {cost:,}" for name, cost in dearest.items() if cost)
-        sys.stdout.write(
-            f"\n{PODS:,} pods; sent or matched: {dict(sent)}\ndearest of {CONDITIONS_BUDGET:,}: {costs}\n"
-        )
+        sys.stdout.write(f"\n{told}\ndearest of {CONDITIONS_BUDGET:,}: {costs}\n")
     assert wrong == []
     assert min(sent[name] for name in ("mutate", "validate", "gpu-webhook-devices")) > PODS / 50
     assert max(cost for name, cost in dearest.items() if "policy" not in name) <= CONDITIONS_BUDGET / 2
