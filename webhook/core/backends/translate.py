@@ -161,15 +161,16 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
 def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Backend, rulebook: Rulebook) -> None:
     """Raise CannotExpressError if the models are too small, or if the mode cannot select nodes by them.
 
-    Without models the card that `find_card` finds has to be large enough.
+    Without models the card that `find_card` finds has to be large enough, or else any that the back end serves.
     """
     models = [rulebook.devices[model.lower()] for model in request.models] if request.models else []
-    if request.memory is not None and (models or card):
-        largest = max(models or filter(None, [card]), key=lambda able: able.memory)
-        if request.memory > largest.memory:
-            usable = show_size(largest.memory)
-            message = f"{largest.model} has {usable} of usable memory, less than {show_size(request.memory)}"
-            raise CannotExpressError("GPU305", message, f"ask for {usable} or less", "gpu-memory")
+    able = models or ([card] if card else cards.card_served(backend, rulebook))
+    largest = max(able, key=lambda able: able.memory, default=None)
+    if largest and (request.memory or 0) > largest.memory:
+        size = show_size(largest.memory)
+        whose = largest.model if models or card else f"{largest.model}, the largest of its cards in the catalogue,"
+        message = f"{whose} has {size} of usable memory, less than {show_size(request.memory or 0)}"
+        raise CannotExpressError("GPU305", message, f"ask for {size} or less", "gpu-memory")
     if not models:
         return
     if mode.selects is None:

@@ -310,7 +310,9 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
     code, fix = reason.code, reason.fix
     if demand.fraction is not None and code == "GPU301":
         code, fix = "GPU402", f"write {demand.fraction}: 1, which is a whole device"
-    part = demand.request is not None and demand.request.devices in {"part", "profile"}
+    # An administrator can help with a part of some card that there is.
+    request, largest = demand.request, max((card.memory for card in rulebook.devices.values()), default=0)
+    part = request and request.devices in {"part", "profile"} and (request.memory or 0) <= largest
     counted = demand.fraction and not any(owner.shares for owner in rulebook.resources[demand.fraction].known)
     if part and not counted and not rulebook.trial and not any(backend.shares for backend in rulebook.enabled):
         fix = f"{fix}; or an administrator enables a back end that shares GPUs (gpu-webhook survey)"
@@ -331,7 +333,9 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
     elif demand.request is not None:
         path = demand.request.path()
     else:
-        path = locations.where(demand.container, reason.key or next(iter(demand.extended.amounts)))
+        amounts = demand.extended.amounts
+        key = max(amounts, key=lambda name: amounts[name]) if reason.key == "gpu-memory" else reason.key
+        path = locations.where(demand.container, key or next(iter(amounts)))
     container = demand.container.name
     return Violation(
         code=code,
