@@ -18,9 +18,9 @@ from webhook.core.backends import cards
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.forms.document import nearest
 from webhook.core.kube.quantity import Fraction, duration, shown
-from webhook.core.policy import membership
+from webhook.core.policy import device_access, membership
 from webhook.core.policy.limits import RESPECTS
-from webhook.core.policy.membership import ACCOUNT, Membership, member, selects
+from webhook.core.policy.membership import ACCOUNT, Membership, member, selects, undecided
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger
 from webhook.core.review import AdmissionRequest
@@ -28,7 +28,7 @@ from webhook.core.rules.backend import Backend
 from webhook.core.rules.load import POLICY_KINDS, Broken, exemptions_from, policies_from
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Exemption, Kinds, Namespaces, Tenancy, TenantPolicy
-from webhook.core.violations import Violation
+from webhook.core.violations import ACTIONS, Action, Violation
 
 # The answer to a review of POST /policies
 
@@ -65,7 +65,8 @@ def warn(
             fix = f"kubectl explain {kind}.spec shows its form"
             wrong = Violation(code="GPU006", path="", message="", fix=fix, rule=f"{kind}/{name}")
             return denied([replace(wrong, path=problem.path, message=problem.message) for problem in policy.problems])
-        none = "its namespaces get no GPU" if kind == "TenantPolicy" else "it lifts nothing"
+        fate = f"each GPU pod of its namespaces is {_outcome('deny', rulebook)}"
+        none = fate if kind == "TenantPolicy" else "it lifts nothing"
         unusable = f"until that is mended, the last form that was right holds; if there was none, {none}"
         warnings += [*map(str, policy.problems), f"{kind}/{name}: {unusable}"]
     else:  # it is about to be in force beside those that are
@@ -129,6 +130,16 @@ def _told(about: TenantPolicy | Exemption, advice: Iterable[str]) -> Iterator[st
 # key that it is about.
 
 CORES: Final = "cores"
+OUTCOMES: Final[Mapping[Action, str]] = {
+    "deny": "refused",
+    "warn": "admitted with a warning",
+    "dryrun": "admitted, and only logged",
+}
+"""What becomes of a pod that breaks a rule, by the action of the rule."""
+
+
+def _outcome(action: Action, rulebook: Rulebook) -> str:
+    return OUTCOMES["warn" if action == "deny" and rulebook.tenancy.observing else action]
 
 
 def advice_on_policy(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | None) -> Iterator[str]:
@@ -141,22 +152,32 @@ def advice_on_policy(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | 
         amounts = f"{tally.text_of(key, amount)} is more than the {tally.text_of(key, less)} of {other}"
         return f"{path}: {amounts}, which is reached first; raise that, or lower this"
 
-    ceilings: dict[str, Mapping[str, Fraction | int | None]] = {
-        f"spec.ceilings.{name}": {tally.DEVICES: ceiling.devices, tally.MEMORY: ceiling.memory, CORES: ceiling.cores}
+    ceilings = [
+        (
+            f"spec.ceilings.{name}",
+            {tally.DEVICES: ceiling.devices, tally.MEMORY: ceiling.memory, CORES: ceiling.cores},
+            ceiling.action,
+        )
         for name, ceiling in (("container", policy.container), ("pod", policy.pod))
         if ceiling is not None
-    }
+    ]
+    action = policy.quota.action if policy.quota else policy.action
     for key in (tally.DEVICES, tally.MEMORY, CORES):
-        amounts = ((f"{path}.{key}", amount.get(key)) for path, amount in [*ceilings.items(), ("spec.quota", hard)])
-        chain = [(path, Fraction(amount)) for path, amount in amounts if amount is not None]
-        yield from (larger(key, *first, *next_) for first, next_ in pairwise(chain) if first[1] > next_[1])
+        limits = [
+            *((path, amounts[key], does) for path, amounts, does in ceilings),
+            ("spec.quota", hard.get(key), action),
+        ]
+        chain = [(f"{path}.{key}", Fraction(limit), does) for path, limit, does in limits if limit is not None]
+        for (path, amount, does), (other, next_amount, next_does) in pairwise(chain):
+            if amount > next_amount and ACTIONS.index(next_does) <= ACTIONS.index(does):
+                yield larger(key, path, amount, other, next_amount)
 
     paths = {}  # of the limits of the quota
-    for key, amount in hard.items():
+    for key, most in hard.items():
         what, model = tally.parts(key)
         paths[key] = f"spec.quota.models.{model}.{what}" if model else f"spec.quota.{what}"
-        if model and amount > hard.get(what, amount):
-            yield larger(what, paths[key], amount, f"spec.quota.{what}", hard[what])
+        if model and most > hard.get(what, most):
+            yield larger(what, paths[key], most, f"spec.quota.{what}", hard[what])
 
     yield from _advice_on_lists(policy, rulebook)
 
@@ -165,32 +186,38 @@ def advice_on_policy(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | 
     for key in tally.over(used, hard):
         limit, uses, over = (tally.text_of(key, amount) for amount in (hard[key], used[key], used[key] - hard[key]))
         less = f"{limit} is less than the {uses} that the tenant uses"
-        yield f"{paths[key]}: {less}: what runs stays, and nothing more is admitted before {over} are free"
+        stays = f"what runs stays, and more is {_outcome(action, rulebook)} before {over} are free"
+        yield f"{paths[key]}: {less}: {stays}"
     for key, there in sorted(rulebook.surroundings.exists.items()):
         if hard.get(key, there) > there:
             limit, have = tally.text_of(key, hard[key]), tally.text_of(key, there)
             yield f"{paths[key]}: {limit} is more than the {have} that all nodes have, so it limits nothing now"
 
     # Limits on memory and on single models need to know the card, where pods may get one that nothing names.
-    sized = [path for key, path in paths.items() if key != tally.DEVICES]
-    sized += [f"{path}.{tally.MEMORY}" for path in ceilings if ceilings[path][tally.MEMORY] is not None]
-    if policy.defaults.model or not sized:
+    sized = [(path, action) for key, path in paths.items() if key != tally.DEVICES]
+    sized += [
+        (f"{path}.{tally.MEMORY}", does) for path, amounts, does in ceilings if amounts[tally.MEMORY] is not None
+    ]
+    has_defaults = policy.action != "dryrun"
+    if (policy.defaults.model and has_defaults) or not sized:
         return
     device, around = rulebook.cluster.device, rulebook.surroundings
     unnamed = [
         backend.name
         for backend in rulebook.enabled
-        if _leaves(policy, backend, rulebook)
+        if _leaves(policy, backend, rulebook, ("deny",))
         and not (device is not None and backend.serves(rulebook.devices[device.lower()]))
         and backend.card is None
         and backend.name not in around.cards
     ]
     if unnamed:
         unless = "" if around.present is not None else ", unless labels of all their nodes name one card"
+        instead = "spec.defaults.model, or device:" if has_defaults else "device:"
+        path, does = min(sized, key=lambda limit: ACTIONS.index(limit[1]))
         yield (
-            f"{sized[0]}: nothing says which card a pod of {several(unnamed, ', ')} gets, so a share or a whole"
-            f" device without gpu-model is refused (GPU107){unless}; set spec.defaults.model, or device: in the"
-            " Cluster document if all cards are of one model"
+            f"{path}: nothing says which card a pod of {several(unnamed, ', ')} gets, so a share or a whole"
+            f" device without gpu-model is {_outcome(does, rulebook)} (GPU107){unless}; set {instead}"
+            " in the Cluster document if all cards are of one model"
         )
 
 
@@ -203,9 +230,9 @@ def _advice_on_lists(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[str]:
     for field in (respect.field for respect in RESPECTS):
         listed: frozenset[str] = getattr(allowed, field)
         if both := listed & getattr(forbidden, field):
-            nothing = "" if listed - both else ", and nothing else is allowed: no pod here gets a GPU"
-            stands = f"{several(sorted(both), ', ')} stands in spec.forbidden.{field}, too, which wins{nothing}"
-            yield f"spec.allowed.{field}: {stands}"
+            nothing = "" if listed - both else ", and nothing else is allowed"
+            stands = f"{several(sorted(both), ', ')} stands in spec.forbidden.{field}, too, so a pod with it is"
+            yield f"spec.allowed.{field}: {stands} {_outcome(forbidden.action, rulebook)}{nothing}"
 
     # What is allowed, or meant by default, and served by no enabled back end.
     if missing := allowed.backends - {backend.name for backend in enabled}:
@@ -226,13 +253,17 @@ def _advice_on_lists(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[str]:
     ):
         if lacking := sorted({*filter(None, wanted)} - able):
             yield f"{path}: no enabled back end serves {several(lacking, ', ')}{others}"
-    if not any(_leaves(policy, backend, rulebook) for backend in enabled):
-        yield (
-            "spec.allowed: no enabled back end serves what spec.allowed and spec.forbidden leave, so no pod here gets"
-            " a GPU"
-        )
+    for number, action in enumerate(ACTIONS, 1):
+        if not any(_leaves(policy, backend, rulebook, ACTIONS[:number]) for backend in enabled):
+            yield (
+                "spec.allowed: no enabled back end serves what spec.allowed and spec.forbidden leave, so each GPU pod"
+                f" here is {_outcome(action, rulebook)}"
+            )
+            break
 
-    # Defaults that the policy itself does not allow.
+    # Defaults that the policy itself does not allow; in a dry run there are none.
+    if policy.action == "dryrun":
+        return
     for field, key, meant in (
         ("backends", "backend", defaults.backend),
         ("models", "model", defaults.model),
@@ -242,12 +273,16 @@ def _advice_on_lists(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[str]:
         is_forbidden = meant in getattr(forbidden, field)
         if meant is not None and (is_forbidden or (listed and meant not in listed)):
             why = f"stands in spec.forbidden.{field}" if is_forbidden else f"is not in spec.allowed.{field}"
-            yield f"spec.defaults.{key}: {meant} {why}, so pods that do not name another {key} are refused"
+            fate = _outcome((forbidden if is_forbidden else allowed).action, rulebook)
+            yield f"spec.defaults.{key}: {meant} {why}, so a pod that does not name another {key} is {fate}"
 
 
-def _leaves(policy: TenantPolicy, backend: Backend, rulebook: Rulebook) -> bool:
-    """Whether a pod may get something of a back end, as far as each list says by itself."""
-    allowed, forbidden = policy.allowed or Kinds(), policy.forbidden or Kinds()
+def _leaves(policy: TenantPolicy, backend: Backend, rulebook: Rulebook, actions: Container[Action]) -> bool:
+    """Whether a pod may get something of a back end, as far as each list of these actions says by itself."""
+    allowed, forbidden = (
+        kinds if kinds is not None and kinds.action in actions else Kinds()
+        for kinds in (policy.allowed, policy.forbidden)
+    )
 
     def may(name: str, field: str) -> bool:
         listed: frozenset[str] = getattr(allowed, field)
@@ -309,11 +344,14 @@ def advice_on_selection(policy: TenantPolicy, rulebook: Rulebook) -> Iterator[st
     if tied:
         others = several(sorted({other for name in tied for other in rivals[name]} - {policy.name}), ", ")
         where = f"such as {tied[0]}" if made_up else several(tied, ", ")
-        same = f"it is {policy.priority}, as that of {others}, and no pod gets a GPU where both select a namespace"
-        yield f"spec.priority: {same}, until one of them is raised: {where}"
+        fate = f"each GPU pod is {_outcome('deny', rulebook)} where both select a namespace"
+        same = f"it is {policy.priority}, as that of {others}, and {fate}"
+        yield f"spec.priority: {same}, until that of the one that is to hold there is raised: {where}"
     holders = [membership.policy for membership in memberships.values()]
     higher = [holder for holder in holders if holder and holder.priority > policy.priority]
-    if holders and len(higher) == len(holders):
+    # Of names that are made up, those that a selector selects are unknown.
+    unsure = made_up and policy.namespaces.selector is not None
+    if holders and len(higher) == len(holders) and not unsure:
         names = several(sorted({f"{holder.name} ({holder.priority})" for holder in higher}), ", ")
         yield f"spec.priority: policies of a higher priority have all of its namespaces: {names}"
 
@@ -409,17 +447,26 @@ def advice_on_exemption(exemption: Exemption, rulebook: Rulebook, at: float) -> 
     own = selected(Namespaces(names=exemption.namespaces), around)
     members = (member(name, rulebook.tenancy).policy for name in judged(own or (), rulebook))
     policies = {policy.name: policy for policy in members if policy is not None}
+
+    def sets(policy: TenantPolicy, rule: str) -> bool:
+        if rule == "deviceAccess":
+            return device_access.action(policy, rulebook.cluster) is not None
+        return getattr(policy, rule) is not None
+
     missing = sorted(
         rule
         for rule in exemption.lifts
-        if not any(policy.broken or getattr(policy, rule) is not None for policy in policies.values())
+        if not any(policy.broken or sets(policy, rule) for policy in policies.values())
     )
     if own is None:
         yield f"spec.namespaces: {TOO_MANY}"
     elif not own:
         yield f"spec.namespaces: it is for no namespace; the cluster has {len(around)}"
     elif not policies:
-        yield f"spec.namespaces: no TenantPolicy is for {several(own, ', ')}, so it lifts nothing"
+        # Labels that are not known here may decide; a policy of a moment ago is not known yet.
+        if not (made_up and any(any(undecided(name, rulebook.tenancy)) for name in own)):
+            nobody = f"no TenantPolicy that is known here is for {several(own, ', ')}"
+            yield f"spec.namespaces: {nobody}; until one is, it lifts nothing"
     elif missing:
         names = several([policy.rule for policy in policies.values()], ", ")
         yield f"spec.lifts: {names} sets no {several(missing, ', ')}, so lifting that does nothing"

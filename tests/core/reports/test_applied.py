@@ -99,6 +99,20 @@ def test_in_observe_mode_nobody_loses_a_gpu() -> None:
     assert applying(policy("teams", "team-1-*"), among(observing=True)) == UNTOUCHED
 
 
+def test_in_observe_mode_nothing_is_said_to_be_refused() -> None:
+    made = policy("vision", "team-1-*", allowed={"sharing": ["mps"]}, quota={"devices": 1, "memory": "8Gi"})
+
+    warnings = applying(made, among([policy("teams", "team-*")], observing=True)).warnings
+
+    assert [warning.partition(": ")[0] for warning in warnings] == [
+        "TenantPolicy/vision spec.priority",
+        "TenantPolicy/vision spec.allowed.sharing",
+        "TenantPolicy/vision spec.allowed",
+    ]
+    assert [warning for warning in warnings if "refused" in warning or "no GPU" in warning] == []
+    assert sum("is admitted with a warning" in warning for warning in warnings) == 2
+
+
 @pytest.mark.parametrize("resource", ["tenantusages", "pods", ""])
 def test_of_other_objects_nothing_is_said(resource: str) -> None:
     made = policy("vision", "vision")

@@ -159,7 +159,7 @@ def action(policy: TenantPolicy | None, cluster: Cluster) -> Action:
 
 def refused_by_default(tenancy: Tenancy, cluster: Cluster) -> Sequence[str]:
     """The policies, by name, whose quota alone is why unknown devices are refused: nobody has said it."""
-    policies = tenancy.policies if cluster.unknown_devices is None else ()
+    policies = tenancy.policies if cluster.unknown_devices is None and not tenancy.observing else ()
     return [policy.name for policy in policies if not policy.unknown_devices and action(policy, cluster) == "deny"]
 
 
