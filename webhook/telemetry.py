@@ -105,7 +105,7 @@ def decision_line(
         "dryRun": request.dry_run,
         "backends": sorted(set(decision.backends.values())),
         "codes": sorted({violation.code for violation in decision.violations}),
-        "findings": [f"{finding.policy}: {finding.code} {finding.action}" for finding in decision.findings],
+        "findings": [*map(str, decision.findings)],
         "microseconds": round(seconds * 1e6),
         "patched": bool(decision.patch),
         "rulebook": digest[:DIGEST_LENGTH],
@@ -171,7 +171,10 @@ class Metrics:
     def render(self, digest: str, lines_dropped: int = 0, *, named: bool = True) -> bytes:
         """The page, with tenants if `named`; `digest` is that of the rulebook in use, empty if there is none."""
         ends: Mapping[Labels, float] = {("served",): self.certificate_expiry}
-        reviewed, tenancy = ("path", "operation", "decision", "code"), ("tenant", "rule", "code", "action")
+        reviewed, tenancy = (
+            ("path", "operation", "decision", "code"),
+            ("tenant", "rule", "code", "action", "exemption"),
+        )
         families = (
             family("reviews_total", "Reviews answered.", reviewed, self.reviews),
             family("violations_total", "Violations reported.", ("code",), self.violations),

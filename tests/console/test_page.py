@@ -85,6 +85,19 @@ def test_the_page_says_what_the_tenant_may_have_and_what_is_only_tried(client: F
     assert "Dry run [GPU102] vision (tenants.yaml:1) would refuse it if it were enforced" in text
 
 
+def test_the_page_names_the_exemption_that_lets_a_pod_in(client: FlaskClient, rules: Path) -> None:
+    strict = policy("vision", "default", ceilings={"container": {"devices": "0.2"}})
+    spec = {"namespaces": ["default"], "lifts": ["container"], "owner": "ada", "reason": "a deadline"}
+    lifting = {**strict, "kind": "Exemption", "metadata": {"name": "night"}}
+    lifting["spec"] = {**spec, "expires": "2999-01-31T00:00:00Z"}
+    (rules / "tenants.yaml").write_text("\n---\n".join(map(json.dumps, (strict, lifting))))
+
+    text = explained(client, pod("0.3"))
+
+    assert "Exempted [GPU102] of vision (tenants.yaml:1) is lifted by the exemption night" in text
+    assert "Dry run" not in text
+
+
 def test_what_is_pasted_beside_a_pod_is_used(client: FlaskClient) -> None:
     limited = policy("vision", quota={"devices": 2})
     limited["spec"] = {"namespaces": {"selector": {"matchLabels": {"team": "vision"}}}, "quota": {"devices": 2}}

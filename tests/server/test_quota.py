@@ -11,6 +11,7 @@ import pytest
 
 from tests import tables
 from tests.bench.reviews import container, encoded, pod
+from tests.cluster.waiting import until
 from tests.server.peer import Answered, Peer, request
 from tests.server.process import ROOT, Server, running
 from webhook.core.validate import validate
@@ -74,10 +75,32 @@ def test_what_was_refused_is_counted_by_tenant_rule_and_code(asking: Peer) -> No
     figures = asking.ask("GET", "/metrics").body.decode()
 
     assert (
-        'gpu_webhook_findings_total{tenant="vision",rule="vision (tenants.yaml:7)",code="GPU104",action="deny"}'
-        in figures
+        'gpu_webhook_findings_total{tenant="vision",rule="vision (tenants.yaml:7)",code="GPU104",action="deny",'
+        'exemption=""}' in figures
     )
     assert 'gpu_webhook_reviews_total{path="validate",operation="CREATE",decision="deny",code="403"}' in figures
+
+
+EXEMPTION: str = tables.table(__file__, "exemption")
+
+
+def test_the_exemption_that_lets_a_pod_in_is_named_in_audit_annotation_log_and_metric(tmp_path: Path) -> None:
+    rules = shutil.copytree(ROOT / "rules", tmp_path / "rules")
+    (Path(rules) / "tenants.yaml").write_text(POLICY + EXEMPTION)
+    with running(tmp_path / "server", rules=str(rules)) as server, contextlib.closing(server.connect()) as peer:
+        within, over = (response(peer.ask("POST", "/validate", create(f"many-{n}", n))) for n in ("1", "4"))
+        figures = peer.ask("GET", "/metrics").body.decode()
+        until(lambda: len(server.lines("decision")) == 2, "the lines")
+        lines = server.lines("decision")
+
+    lifted = {"exemptions": "night (tenants.yaml:13), owner ada"}
+    named = "vision: GPU104 dryrun by exemption night"
+    assert (within["allowed"], over["allowed"]) == (True, True)
+    assert within["auditAnnotations"] == {"decision": within["uid"], **lifted}
+    assert over["auditAnnotations"] == {"decision": over["uid"], "policy": named, **lifted}
+    assert [line["findings"] for line in lines] == [[], [named]]
+    counted = 'rule="vision (tenants.yaml:7)",code="GPU104",action="dryrun",exemption="night"} 1'
+    assert f'gpu_webhook_findings_total{{tenant="vision",{counted}' in figures
 
 
 def test_a_dry_run_is_told_what_would_be_and_reserves_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.policy.tenants import ceiling, policy, quota, rules
+from tests.core.policy.tenants import ceiling, exemption, policy, quota, rules
 from webhook.cli import explanation
 from webhook.cli.explain import View, view
 from webhook.core.rules.rulebook import Rulebook
@@ -37,6 +37,16 @@ def test_what_is_only_tried_is_said_and_refuses_nothing() -> None:
 
     assert (shown.verdict, shown.violations) == ("Allowed", ())
     assert shown.tried == ["[GPU102] vision (tenants.yaml:9) would refuse it if it were enforced"]
+
+
+def test_the_exemption_that_lets_a_pod_in_is_named() -> None:
+    strict = policy(container=ceiling(devices=Fraction(1, 4)), quota=quota(devices=1))
+
+    shown = seen(rules(strict, exemptions=[exemption("container", "quota")]))
+
+    assert (shown.verdict, shown.tried) == ("Allowed", [])
+    assert shown.exempted == ["[GPU102] of vision (tenants.yaml:9) is lifted by the exemption night"]
+    assert shown.tenant[0] == ("tenant", "vision, by vision (tenants.yaml:1): the exemption night lifts its quota")
 
 
 def test_a_webhook_that_only_observes_shows_no_change() -> None:

@@ -24,7 +24,7 @@ from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
 from webhook.core.plan.choose import Assignment
 from webhook.core.policy import limits
 from webhook.core.rules.rulebook import Rulebook, with_only
-from webhook.core.violations import QUOTA, Violation
+from webhook.core.violations import Violation
 from webhook.files import rule_files
 from webhook.files.documents import MAX_BYTES, UnreadableError, parse_manifests
 
@@ -313,8 +313,8 @@ class View:
     """What people are told of one pod.
 
     `lead` follows Allowed or Denied. `was` is how a pod of another system was understood, `tenant` has labelled
-    sentences about the tenant and its quota, `tried` what policies in dry run would refuse, `missing` what nobody
-    gave and what it may change. `pod` is there if there are `changes`.
+    sentences about the tenant and its quota, `tried` what policies in dry run would refuse, `exempted` what is lifted
+    of them, `missing` what nobody gave and what it may change. `pod` is there if there are `changes`.
     """
 
     title: str
@@ -325,6 +325,7 @@ class View:
     tenant: Sequence[tuple[str, str]]
     warnings: Sequence[str]
     tried: Sequence[str]
+    exempted: Sequence[str]
     missing: Sequence[str]
     violations: Sequence[Violation]
     changes: Sequence[Change]
@@ -375,7 +376,11 @@ def view(explained: Explanation) -> View:
     tenant = []
     if prospect is not None:
         quota = {None: ": no quota", "warn": ": its quota only warns", "dryrun": ": its quota is only tried"}
-        state = ": an exemption lifts its quota" if prospect.lifted else quota.get(prospect.action, "")
+        state = (
+            f": the exemption {prospect.lifted} lifts its quota"
+            if prospect.lifted
+            else quota.get(prospect.action, "")
+        )
         tenant.append(("tenant", f"{prospect.policy.name}, by {prospect.policy.rule}{state}"))
         pods, fit = explained.pods, prospect.fit
         for amount in prospect.amounts:
@@ -404,7 +409,12 @@ def view(explained: Explanation) -> View:
         tried=[
             f"[{finding.code}] {finding.rule} would refuse it if it were enforced"
             for finding in decision.findings
-            if finding.action == "dryrun" and not (finding.code == QUOTA and prospect and prospect.lifted)
+            if finding.action == "dryrun" and not finding.exemption
+        ],
+        exempted=[
+            f"[{finding.code}] of {finding.rule} is lifted by the exemption {finding.exemption}"
+            for finding in decision.findings
+            if finding.exemption
         ],
         missing=[missing.effect for missing in explained.missing],
         violations=decision.violations,
@@ -474,8 +484,9 @@ def paint(view: View, colours: Mapping[str, str]) -> Iterator[str]:
     rows += [
         ("" if label == before else label, text) for before, (label, text) in zip(labels, view.tenant, strict=False)
     ]
-    for label, texts in (("warning", view.warnings), ("dryrun", view.tried), ("missing", view.missing)):
+    for label, texts in (("warning", view.warnings), ("dryrun", view.tried), ("exempted", view.exempted)):
         rows += [(label, text) for text in texts]
+    rows += [("missing", text) for text in view.missing]
 
     lines = [(view.title, "strong"), *((f"  {label:<10}{text}", "") for label, text in rows)]
     if not view.allowed:

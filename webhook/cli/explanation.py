@@ -67,14 +67,14 @@ class Prospect(NamedTuple):
     """What a policy and its ledger say to pods that are alike.
 
     `fit` is how many of them the quota admits as things stand, None if it limits nothing that they ask; `action` is
-    what becomes of the others, None without a quota, and `lifted`: an exemption holds, and nothing becomes of them.
+    what becomes of the others, None without a quota; nothing does if `lifted` names the exemption that lifts it.
     `amounts` is empty for pods that count nothing.
     """
 
     policy: TenantPolicy
     action: Action | None
     fit: int | None = None
-    lifted: bool = False
+    lifted: str = ""
     amounts: Sequence[Amount] = ()
 
 
@@ -126,6 +126,7 @@ def contract(explanations: Sequence[Explanation]) -> Any:
                 ],
                 "warnings": list(decision.warnings),
                 "backends": dict(decision.backends),
+                "exemptions": sorted({finding.exemption for finding in decision.findings if finding.exemption}),
                 "patch": [dict(operation) for operation in decision.patch],
                 "pod": explanation.after,
                 "tenant": prospect
@@ -136,7 +137,7 @@ def contract(explanations: Sequence[Explanation]) -> Any:
                     "pods": explanation.pods,
                     "fit": prospect.fit,
                     "enforcementAction": prospect.action,
-                    "lifted": prospect.lifted,
+                    "lifted": bool(prospect.lifted),
                     "totals": amounts,
                 },
                 "missing": [missing._asdict() for missing in explanation.missing],
@@ -256,7 +257,7 @@ def foresee(
         Amount(key, used.get(key, zero), requested=pods * amount.get(key, zero), limit=quota.hard.get(key))
         for key in sorted({*quota.hard, tally.DEVICES}, key=lambda key: ("/" in key, key))
     ]
-    prospect = prospect._replace(fit=fit, lifted=reservation.action != quota.action, amounts=amounts)
+    prospect = prospect._replace(fit=fit, lifted=reservation.exemption, amounts=amounts)
 
     def holding(more: int) -> Ledger:
         """With so many of the pods; they are held, as imagined pods have no names to be pending by."""

@@ -15,12 +15,20 @@ Form = Literal["", "open compute", "size of any card", "partition of any card", 
 
 
 class Finding(NamedTuple):
-    """One breach of a policy, for logs and metrics; `action` is what became of the pod."""
+    """One breach of a policy, for logs and metrics; `action` is what became of the pod.
+
+    `exemption` is the name of that which lifts the rule, or several joined with `and`; the pod is admitted then.
+    """
 
     policy: str
     rule: str
     code: str
     action: Action
+    exemption: str = ""
+
+    def __str__(self) -> str:
+        by = f" by exemption {self.exemption}" if self.exemption else ""
+        return f"{self.policy}: {self.code} {self.action}{by}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +36,8 @@ class Reservation:
     """What the ledger of a tenant has to reserve before a pod may be admitted.
 
     `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit. `count` is the
-    number of equal devices, 1 if they differ, and `form` what they are, as a refusal's fix depends on it.
+    number of equal devices, 1 if they differ, and `form` what they are, as a refusal's fix depends on it. `exemption`
+    is the name of that which lifts the quota.
     """
 
     tenant: str
@@ -38,6 +47,7 @@ class Reservation:
     action: Action = "deny"
     count: int = 1
     form: Form = ""
+    exemption: str = ""
 
 
 class Decision(NamedTuple):

@@ -163,8 +163,10 @@ def encode(uid: str, decision: Decision) -> bytes:
         response["patch"] = base64.b64encode(orjson.dumps(decision.patch)).decode("ascii")
     if decision.warnings:
         response["warnings"] = list(printable(decision.warnings))
-    if decision.audit:
-        response["auditAnnotations"] = {"decision": uid, **decision.audit}
+    if decision.audit or decision.findings:
+        found = ", ".join(dict.fromkeys(map(str, decision.findings)))
+        policy = {"policy": found} if found else {}
+        response["auditAnnotations"] = {"decision": uid, **policy, **decision.audit}
     if not decision.allowed:
         response["status"] = _status(decision)
     return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})

@@ -103,7 +103,9 @@ def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     except Refusal:
         return UNTOUCHED
     warnings = [*judged.warnings, *([] if before == after else [KEEPS])]
-    return Decision(allowed=True, warnings=warnings, findings=judged.findings) if warnings else UNTOUCHED
+    if not warnings and not judged.findings:
+        return UNTOUCHED
+    return Decision(allowed=True, warnings=warnings, findings=judged.findings, audit=judged.audit())
 
 
 def _requests(raw: Mapping[str, Any] | None, namespace: str, rulebook: Rulebook) -> list[tuple[str, GpuRequest]]:

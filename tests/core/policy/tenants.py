@@ -147,7 +147,6 @@ def seen(found: Fate) -> Mapping[str, Callable[[], Any]]:
         "said": lambda: found.said,
         "findings": lambda: [f"{finding.code} {finding.action}" for finding in decision.findings],
         "finding": lambda: [[*finding] for finding in decision.findings],
-        "audit": lambda: dict(decision.audit),
         "warnings": lambda: [*decision.warnings],
         "warned": lambda: [warning.partition("]")[0].lstrip("[") for warning in decision.warnings],
         "reservation": lambda: reserved and _text({**asdict(reserved), "ask": reserved.ask._asdict()}),

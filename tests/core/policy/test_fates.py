@@ -186,6 +186,17 @@ def test_only_what_every_exemption_lifts_is_lifted(exemptions: list[Any], codes:
     assert fate(whole(2), tenants.rules(BOTH, exemptions=exemptions)).codes == codes
 
 
+def test_what_a_pod_breaks_is_found_with_the_exemptions_that_let_it_in() -> None:
+    several = [exemption("container", "pod"), exemption("pod", "quota", name="weekend")]
+
+    found = fate(whole(2), tenants.rules(BOTH, exemptions=several)).validated
+
+    assert [*map(str, found.findings)] == [
+        "vision: GPU102 deny",
+        "vision: GPU103 dryrun by exemption night and weekend",
+    ]
+
+
 def test_a_quota_that_is_lifted_is_counted_and_not_enforced() -> None:
     found = fate(whole(), tenants.rules(BOTH, exemptions=[exemption("quota")]))
 

@@ -50,14 +50,8 @@ class Judgement:
 
     def audit(self) -> Mapping[str, str]:
         """The audit annotations for the API server's log."""
-        notes: dict[str, str] = {}
-        if self.findings:
-            codes = [f"{finding.policy}: {finding.code} {finding.action}" for finding in self.findings]
-            notes["policy"] = ", ".join(dict.fromkeys(codes))
-        if self.exemptions:
-            owners = [f"{exemption.rule}, owner {exemption.owner}" for exemption in self.exemptions]
-            notes["exemptions"] = ", ".join(owners)
-        return notes
+        owners = [f"{exemption.rule}, owner {exemption.owner}" for exemption in self.exemptions]
+        return {"exemptions": ", ".join(owners)} if owners else {}
 
 
 NOTHING: Final = Judgement()
@@ -181,7 +175,7 @@ def _by_policy(
         and (not exemption.users or any(fnmatchcase(request.user, glob) for glob in exemption.users))
         and request.at < exemption.expires
     ]
-    exempted = exempted_rules(exemptions)
+    exempted, names = exempted_rules(exemptions), " and ".join(exemption.name for exemption in exemptions)
     violations: list[Violation] = []
     warnings: list[str] = []
     findings: dict[Finding, None] = {}
@@ -189,6 +183,7 @@ def _by_policy(
     for name, action, violation in breaches:
         if name in exempted:
             lifted.setdefault(name, warning_text(violation))
+            findings[Finding(policy.name, violation.rule, violation.code, "dryrun", names)] = None
             continue
         findings[Finding(policy.name, violation.rule, violation.code, action)] = None
         if action == "deny":
@@ -197,7 +192,8 @@ def _by_policy(
             warnings.append(warning_text(violation))
     if reservation is not None and "quota" in exempted:
         # It counts, and is never refused.
-        reservation = replace(reservation, ask=reservation.ask._replace(enforced=False), action="dryrun")
+        ask = reservation.ask._replace(enforced=False)
+        reservation = replace(reservation, ask=ask, action="dryrun", exemption=names)
         lifted.setdefault("quota", f'the quota of the tenant "{policy.name}" holds')
     needed = [exemption for exemption in exemptions if not exemption.lifts.isdisjoint(lifted)]
     for exemption in needed:

@@ -424,7 +424,7 @@ def after_ledger(decision: Decision, wanted: Reservation, outcome: Outcome, ledg
         # Another pod has its name (GPU115): in the words of the API server.
         message, fix = f'pods "{wanted.ask.name}" already exists', "take another name, or delete that pod first"
         return denied([Violation(code=TAKEN, path="metadata.name", message=message, fix=fix)], decision.warnings)
-    breach = Finding(policy=wanted.tenant, rule=wanted.rule, code=QUOTA, action=wanted.action)
+    breach = Finding(wanted.tenant, wanted.rule, QUOTA, wanted.action, wanted.exemption)
     findings = [*decision.findings, breach] if outcome.exceeded else decision.findings
     if outcome.verdict == "over":
         violations = over(wanted, ledger, outcome.exceeded)
