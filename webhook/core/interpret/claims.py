@@ -27,10 +27,11 @@ CLAIM: Final = "gpu-claim"
 
 
 class Reference(NamedTuple):
-    """A claim that the pod names for a container, with the path of its name."""
+    """A claim that the pod names for a container, with the path of its name; `prefix` begins the annotation's key."""
 
     source: ClaimSource
     wording: FieldValue
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,16 @@ def named(pod: Pod, rulebook: Rulebook) -> Iterator[tuple[str, Reference | Viola
             if not key.startswith(source.prefixes):
                 continue
             path = ("metadata", "annotations", key)
+            prefix = next(filter(key.startswith, source.prefixes))
             reference: Reference | Violation
             if isinstance(text, str):
                 try:
-                    reference = Reference(source, FieldValue(request.claim(text), field_path(path), text))
+                    reference = Reference(source, FieldValue(request.claim(text), field_path(path), text), prefix)
                 except QuantityError as error:
                     reference = locations.misread(path, source.claims.kind, error)
             else:
                 reference = locations.no_string(text, path)
-            for prefix in source.prefixes:
-                if key.startswith(prefix):
-                    yield key.removeprefix(prefix), reference
+            yield key.removeprefix(prefix), reference
 
 
 def claim_of_pod(
@@ -105,7 +105,7 @@ def claim_of_pod(
 
 def _read_claim(reference: Reference, pod: Pod, rulebook: Rulebook, *, is_chosen: bool) -> Claim:
     """The content of a claim; `is_chosen`: the pod names its back end."""
-    source, wording = reference
+    source, wording = reference.source, reference.wording
     kind, name = source.claims, wording.value
 
     def unusable(message: str, fix: str) -> Refusal:

@@ -1,8 +1,9 @@
 """What each container of a pod asks for, in neutral form, from every place where it may be written."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from webhook.core import request
@@ -16,6 +17,7 @@ from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Container, Pod
 from webhook.core.kube.quantity import QuantityError, listed, show, shown
 from webhook.core.request import ASKING, EXAMPLES, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.verbs import Slot
 from webhook.core.violations import Refusal, Violation
 
 _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
@@ -144,13 +146,18 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         result.warnings += demand.warnings
 
     if annotated or references or slot_values:
-        missed = [(name, value) for name, words in annotated.items() for value in words.values()]
-        missed += [(name, left[0].wording) for name, left in references.items()]
+        missed: list[tuple[FieldValue, Callable[[str], str] | None]] = []
+        for words in annotated.values():
+            missed += [(value, partial(locations.annotation, key)) for key, value in words.items()]
+        missed += [(left[0].wording, left[0].prefix.__add__) for left in references.values()]
         names = {container.name for container in pod.containers}
         for name, numbers in slot_values.items():
             if name not in names:
-                missed.append((name, locations.address(pod, name, rulebook.resources[next(iter(numbers))])))
-        result.violations += [_no_such_container(pod, name, value) for name, value in missed[:MOST]]
+                resource = rulebook.resources[next(iter(numbers))]
+                slot = resource.name
+                key_for = slot.named if isinstance(slot, Slot) and slot.per_container else None
+                missed.append((locations.address(pod, name, resource), key_for))
+        result.violations += [_no_such_container(pod, *value) for value in missed[:MOST]]
     result.warnings += locations.hints_of_keys(pod, rulebook, result.nearest)
     idle = general and not result.violations and "gpu" not in general
     if idle and not any(demand.anything for demand in result.asked):
@@ -173,7 +180,7 @@ def _target(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation)
         return None
     if named := general.get("gpu-container"):
         if not any(c.name == named.value and c.kind != EPHEMERAL for c in pod.containers):
-            result.violations.append(_no_such_container(pod, str(named.value), named))
+            result.violations.append(_no_such_container(pod, named))
         return str(named.value)
     regular = [container.name for container in pod.containers if container.kind == "container"]
     default = pod.annotations.get(locations.DEFAULT_CONTAINER)
@@ -184,13 +191,12 @@ def _target(pod: Pod, general: Mapping[str, FieldValue], result: Interpretation)
     return result.chosen
 
 
-def _no_such_container(pod: Pod, missing: str, stated: FieldValue) -> Violation:
-    """A key or a value names a container that is `missing`; the fix names others in the same place."""
+def _no_such_container(pod: Pod, stated: FieldValue, key_for: Callable[[str], str] | None = None) -> Violation:
+    """A value names a container that is not there, or its key, which `key_for` makes for a container."""
     names = [container.name for container in pod.containers if container.kind != EPHEMERAL]
     message = f"{stated}, and the pod has no such container that can have a GPU"
-    verb, key = "name", stated.path.removeprefix("metadata.annotations").strip('["].')
-    if stated.text != missing and missing in key:
-        verb, names = "rename it to", [key.replace(missing, name) for name in names]
+    verb = "rename it to" if key_for else "name"
+    names = [*map(key_for, names)] if key_for else names
     return Violation(code="GPU204", path=stated.path, message=message, fix=f"{verb} one of: {listed(names)}")
 
 
