@@ -124,6 +124,17 @@ def test_where_nobody_gets_a_device_no_update_adds_one(rulebook: Rulebook, code:
     assert codes == [[code], [code], [], [], []]
 
 
+def test_where_the_cluster_alone_says_who_reaches_devices_a_new_namespace_waits_for_nothing() -> None:
+    silent = tenants.rules(watched=True)
+    silent = replace(silent, cluster=replace(silent.cluster, device_access="warn"))
+    injected = builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"})
+    requests = (builders.creating(injected, HERE), builders.updating(builders.pod(), injected))
+
+    decisions = [validate(request, silent) for request in requests]
+
+    assert [(decision.allowed, len(decision.warnings)) for decision in decisions] == [(True, 1), (True, 1)]
+
+
 def test_that_unknown_devices_are_let_gives_nobody_those_that_the_node_has() -> None:
     closed = tenants.rules(without_policy="no-devices")
     closed = replace(closed, cluster=replace(closed.cluster, unknown_devices="warn"))

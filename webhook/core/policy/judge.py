@@ -138,7 +138,7 @@ def _ruled(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) ->
 def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     """Judge an update of a pod, pruned, by what it adds: ways to other devices, and what it holds on fewer nodes."""
     old, new = (pod.read(raw or {}, request.namespace) for raw in (request.old_pod, request.pod))
-    policy = None if rulebook.tenancy.silent else member(request.namespace, rulebook.tenancy).policy
+    policy = None if (silent := rulebook.tenancy.silent) else member(request.namespace, rulebook.tenancy).policy
     access, grown = device_access.action(policy, rulebook.cluster), list[Breach]()
     if policy is not None and old.spec != new.spec:
         before, after = holdings(old, rulebook), holdings(new, rulebook)
@@ -146,13 +146,13 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
         kept = [*_ruled(policy, before, rulebook)]
         grown = [breach for breach in _ruled(policy, after, rulebook) if breach not in kept]
         grown += limits.check_growth(policy, path, pod_usage(before).tally, pod_usage(after).tally)
-    if access is None and not grown and rulebook.tenancy.silent:
+    if access is None and not grown and silent:
         return NOTHING
     added = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
     if is_of_the_platform(request.user, rulebook):  # schedulers and device plugins write metadata
         added = (bypass for bypass in added if bypass.path[0] != "metadata")
     bypasses = [*islice(added, MOST)]
-    refused = _ungoverned(request.namespace, (), (), (), bypasses, rulebook)
+    refused = None if silent else _ungoverned(request.namespace, (), (), (), bypasses, rulebook)
     if policy is None or refused:
         return refused or _by_cluster(new, (), bypasses, rulebook)
     breaches = [*grown, *device_access.breaches(bypasses, access)]
