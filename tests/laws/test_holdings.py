@@ -49,6 +49,7 @@ def _charge(served: Assignment) -> Fraction:
     """The whole device where the back end could have limited the compute of a part, and nobody asked for that."""
     request, modes = served.request, served.backend.modes
     limits = any("cores" in mode.verbs for mode in modes if mode.when.devices != "profile")
+    limits &= "share" not in served.mode.verbs
     is_open = request.devices == "part" and request.cores is None and request.tflops is None and limits
     return max(charge(request, served.card), Fraction(request.count if is_open else 0))
 
