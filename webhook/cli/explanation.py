@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 from webhook.cli import api_server
 from webhook.core import pod_templates
 from webhook.core.backends import charge
+from webhook.core.backends.translate import CannotExpressError
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.kube import fields, pod
 from webhook.core.kube.quantity import Fraction
@@ -187,13 +188,27 @@ def explain_pod(
 
 def with_candidates(explanation: Explanation, rulebook: Rulebook) -> Explanation:
     """The explanation with the back ends that may serve each container."""
+    nodes = choose.NodeSelection(pod.read(explanation.before), rulebook)
     candidates: dict[str, Sequence[choose.Candidate]] = {}
+    serving = explanation.planned.assignments if explanation.planned else ()
+    bound = {served.demand.container.name for served in serving if nodes.binds_to(served)}
+    backends = {served.demand.container.name: served.backend for served in serving}
+
+    def there(candidate: choose.Candidate, name: str) -> choose.Candidate:
+        """The candidate; a failure if the pod selects no node of it."""
+        if isinstance(candidate, choose.Failure) or candidate.backend is backends.get(name):
+            return candidate
+        if nodes.allows(candidate) and (name not in bound or nodes.binds_to(candidate)):
+            return candidate
+        return choose.Failure(candidate.backend, CannotExpressError("GPU301", "the pod selects nodes of another", ""))
+
     for demand in explanation.planned.interpretation.asked if explanation.planned else ():
         if demand.anything:
+            name = demand.container.name
             try:
-                candidates[demand.container.name] = list(choose.candidates(demand, rulebook))
+                candidates[name] = [there(choice, name) for choice in choose.candidates(nodes.bind(demand), rulebook)]
             except Refusal:
-                candidates[demand.container.name] = []
+                candidates[name] = []
     return replace(explanation, candidates=candidates)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from webhook.core.kube.quantity import listed
+from webhook.core.kube.pod import Bounds
+from webhook.core.kube.quantity import Fraction, listed
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, plain
-from webhook.core.rules.modes import Constant, Output
+from webhook.core.rules.modes import Constant, Mode, Output
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import Amount
 
@@ -109,6 +110,33 @@ def for_card(backend: Backend, card: Card | None) -> Backend:
     name = card.model.lower()
     modes = [mode for mode in backend.modes if not mode.when.models or name in mode.when.models]
     return replace(backend, modes=sorted(modes, key=lambda mode: not mode.when.models)) if modes else backend
+
+
+def for_nodes(backend: Backend, bounds: Bounds, rulebook: Rulebook) -> Backend:
+    """The back end as the nodes have it to which a pod is bound: their labels say how a card is shared, or cut."""
+
+    def there(mode: Mode) -> Mode:
+        lines, limits, profile = mode.outputs.node_affinity, mode.limits, mode.profile
+        for key in sorted(lines.keys() & bounds.keys()):
+            values, line = tuple(bounds[key]), lines[key]
+            if not isinstance(line, Constant) or not values:
+                continue
+            if all(re.fullmatch("[2-9]|[1-9][0-9]{1,2}", value) for value in values):
+                for name, output in mode.limits.items():
+                    if isinstance(output, Amount) and output.parts_label == key:
+                        limits = {**limits, name: replace(output, unit=Fraction(100, min(map(int, values))))}
+                        lines = {**lines, key: replace(line, value=values)}
+            elif line.words == ("profile",) and len(values) == 1:
+                profile = next(
+                    (values[0] for card in card_served(backend, rulebook) if values[0] in card.profiles), None
+                )
+        if limits is mode.limits and profile == mode.profile:
+            return mode
+        pool = {key: lines[key] for key in mode.pool}
+        outputs, amounts = replace(mode.outputs, node_affinity=lines), {**mode.amounts, **limits}
+        return replace(mode, limits=limits, amounts=amounts, outputs=outputs, pool=pool, profile=profile)
+
+    return replace(backend, modes=[there(mode) for mode in backend.modes]) if bounds else backend
 
 
 def texts(output: Output, device: Card) -> Iterator[str]:

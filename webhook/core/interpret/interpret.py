@@ -13,7 +13,7 @@ from webhook.core.interpret import claims, locations
 from webhook.core.interpret.claims import CLAIM, Claim, Reference
 from webhook.core.interpret.locations import Entry
 from webhook.core.kube.fields import field_path, mapping, objects
-from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Container, Pod
+from webhook.core.kube.pod import EPHEMERAL, SECTIONS, Bounds, Container, Pod
 from webhook.core.kube.quantity import QuantityError, listed, show, shown
 from webhook.core.request import ASKING, EXAMPLES, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook
@@ -36,7 +36,7 @@ class ContainerRequest:
 
     `persist` is shorthand from its resources; these are removed, so it is kept as annotations. `fraction` is the back
     end's own resource with a share in it, if there is one (`0.5` of a count). `overrides`: the container's own
-    shorthand replaces some for the whole pod.
+    shorthand replaces some for the whole pod. `nodes` are the bounds of its node selection, for resources alone.
     """
 
     container: Container
@@ -47,6 +47,7 @@ class ContainerRequest:
     fraction: str | None = None
     annotations: frozenset[str] = frozenset()
     overrides: bool = False
+    nodes: Bounds = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
     @property

@@ -11,7 +11,7 @@ from functools import reduce
 from typing import Final, NamedTuple
 
 from webhook.core.backends import charge, read_back, translate
-from webhook.core.backends.cards import Recognised, card_served, for_card
+from webhook.core.backends.cards import Recognised, card_served, for_card, for_nodes
 from webhook.core.backends.charge import Measure
 from webhook.core.backends.translate import CannotExpressError
 from webhook.core.interpret import locations
@@ -115,7 +115,7 @@ def largest_possible(
     each owner's nodes and the pod is bound to none of them, it may get what any known back end gives. Raises
     CannotExpressError.
     """
-    rulebook = nodes.rulebook
+    rulebook, demand = nodes.rulebook, nodes.bind(demand)
     likely = shorthand or from_shorthand(demand, rulebook)
     if likely is None:
         reasons: list[CannotExpressError] = []
@@ -197,7 +197,9 @@ def _readings(
         expected = None if card_on_node else translate.find_card(demand.models, rulebook, backend)
         there = card_on_node(backend) if card_on_node else Recognised(expected, None)
         try:
-            request, mode = read_back.understand(own, for_card(backend, there.card), demand.annotations)
+            request, mode = read_back.understand(
+                own, for_card(for_nodes(backend, demand.nodes, rulebook), there.card), demand.annotations
+            )
             if there.profile is not None and request.devices == "whole":
                 request = replace(request, profile=there.profile)
             cut = backend.partitions is not None and mode.when.devices == "profile" and request.devices == "part"

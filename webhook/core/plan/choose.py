@@ -67,6 +67,7 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
     """
     failures: list[Failure] = []
     not_allowed: Assignment | None = None
+    at_home = False  # whether a back end fails on whose nodes the pod has to run
     considered: Iterable[Candidate] = candidates(demand, rulebook, preference.tenant_default)
     policy_allows, nodes_allow = preference.policy_allows, preference.node_selection_allows
     bound = preference.bound_to_nodes_of
@@ -78,15 +79,22 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
     for candidate in considered:
         if isinstance(candidate, Failure):
             failures.append(candidate)
+            at_home = at_home or _is_on_nodes_of(candidate.backend, demand.nodes)
             if candidate.reason.code == "GPU203" and not demand.extended.amounts:
                 break  # a zero contradicts the shorthand; another back end must not be taken instead
         elif (policy_allows is None or policy_allows(candidate)) and (nodes_allow is None or nodes_allow(candidate)):
             return candidate
         else:
             not_allowed = not_allowed or candidate
-    if not_allowed is not None or (not failures and demand.request is None):
+    if (not_allowed is not None and not at_home) or (not failures and demand.request is None):
         return not_allowed
     raise Refusal(_unserved(demand, failures, rulebook))
+
+
+def _is_on_nodes_of(backend: Backend, bounds: Bounds) -> bool:
+    """Whether a pod within these bounds runs only on nodes with the labels of a back end's own."""
+    own = [(key, values) for key, values in backend.nodes.labels.items() if values]
+    return bool(own) and all(bool(bounds.get(key)) and bounds[key].issubset(values) for key, values in own)
 
 
 def candidates(
@@ -252,7 +260,12 @@ def _as_it_stands(demand: ContainerRequest, backend: Backend, rulebook: Rulebook
     models, placement = demand.models, demand.stated.get("gpu-placement")
     card = translate.find_card(models, rulebook, backend)
     could_be = models or ((card.model,) if card else ())
-    request, mode = read_back.understand_or_advise(amounts, backend, demand.annotations, could_be)
+    there = cards.for_nodes(backend, demand.nodes, rulebook)
+    request, mode = read_back.understand_or_advise(amounts, there, demand.annotations, could_be)
+    own = [key for key, line in mode.pool.items() if "profile" in line.words and key in backend.nodes.labels]
+    if own and not request.profile:
+        message = f"it gives partitions, and the pod does not select nodes with one of its own by {own[0]}"
+        raise CannotExpressError("GPU301", message, f"ask for gpu-profile: {min(backend.profiles)} instead")
     request = replace(request, models=models, placement=placement and placement.value)
     translate.check_cards(request, backend, rulebook)
     translate.check_mode(request, mode, card, backend, rulebook)
@@ -451,7 +464,7 @@ class NodeSelection:
         self.pod = pod
         self.rulebook = rulebook
         self.selects = selects_nodes(pod)
-        self._allowed: dict[object, bool] = {}
+        self._allowed: dict[object, tuple[bool, Mode]] = {}
         self._bounds: Bounds | None = None
 
     def allows(self, assignment: Assignment) -> bool:
@@ -461,8 +474,9 @@ class NodeSelection:
             return True
         key = (assignment.backend.name, id(mode), request.models, request.profile)
         if key not in self._allowed:
-            self._allowed[key] = not self.excludes(assignment, mode.outputs.node_affinity)
-        return self._allowed[key]
+            # With the mode, which may be one of this pod alone: another must not get its id.
+            self._allowed[key] = not self.excludes(assignment, mode.outputs.node_affinity), mode
+        return self._allowed[key][0]
 
     def excludes(self, assignment: Assignment, keys: Iterable[str]) -> bool:
         """Whether the pod excludes the nodes that the constants among these lines of a rule ask for."""
@@ -484,11 +498,17 @@ class NodeSelection:
         """What tells the back end's nodes from those of others; empty if no label does."""
         return list(requirements(assignment, assignment.mode.pool, self.rulebook))
 
+    def bind(self, demand: ContainerRequest) -> ContainerRequest:
+        """The demand of a container with the bounds of the pod's node selection, if it has resources alone."""
+        return replace(demand, nodes=self._node_bounds()) if self.selects and demand.request is None else demand
+
     def _within(self, wanted: Sequence[Requirement]) -> bool:
+        return bool(wanted) and all(requirement.holds_within(self._node_bounds()) for requirement in wanted)
+
+    def _node_bounds(self) -> Bounds:
         if self._bounds is None:
             self._bounds = node_bounds(self.pod)
-        bounds = self._bounds
-        return bool(wanted) and all(requirement.holds_within(bounds) for requirement in wanted)
+        return self._bounds
 
 
 def requirements(assignment: Assignment, lines: Mapping[str, Output], rulebook: Rulebook) -> Iterator[Requirement]:

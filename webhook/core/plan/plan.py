@@ -71,7 +71,7 @@ def make(
         warnings: list[str] = []
         try:
             if demand.anything and not unknown:
-                assignment = choose.choose(demand, rulebook, preference)
+                assignment = choose.choose(nodes.bind(demand), rulebook, preference)
                 for name in demand.extended.amounts if assignment is None else ():
                     owners = ", ".join(owner.name for owner in rulebook.resources[name].known)
                     text = f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"

@@ -120,6 +120,7 @@ class Amount:
     unit        how much of the neutral amount makes 1: bytes for memory, percent for cores and shares
     per_total   the value of one device times their number
     lenient     the system rounds up by itself: values in between are legal, and stand for what they become
+    parts_label a node label with the number of parts: where a pod selects its value, that counts, and not the unit
     digits      decimals that are written; the number counts in the last of them
     absent      what a missing resource means: `whole`, `none`, a count, or None: it has to be there
     substring   the system also takes cards whose names only contain the text
@@ -138,6 +139,7 @@ class Amount:
     maximum: int | None = None
     fit: tuple[int, ...] = ()
     per_total: bool = False
+    parts_label: str | None = None
     digits: int = 0
     absent: str | int | None = None
     most: bool = False
@@ -190,6 +192,11 @@ _LEGAL: Final = {
 }
 _OF_A_DEVICE: Final = {
     "parts": optional(whole(), "How many parts make a device, instead of a unit.", 16),
+    "partsLabel": optional(
+        TEXT,
+        "The node label with that number. A resource on a container is read with the number that its pod selects.",
+        "acme.example/replicas",
+    ),
     "per": optional(
         word(("device", "total")),
         "`device` (the default), or `total`: the value of a device times their number.",
@@ -264,6 +271,7 @@ def number(verb: str, digits: Mapping[str, Any]) -> forms.Shape[Amount]:
             rule=forms.origin(section.node, scope),
             unit=unit / 10**decimals,
             unit_name=read["unit"],
+            parts_label=read.get("partsLabel"),
             digits=decimals,
             round_up=read["round"] == "up",
             lenient=read["roundsItself"],
