@@ -223,12 +223,15 @@ def _pod(document: Object, place: PodPlace, path: Path, value: Any) -> Object | 
     for root in place.containers:
         for beside, raw in _beside(document, root, path):
             _is(dict, raw, beside)
-            container = {"name": place.unnamed, **raw}
+            container = {"name": "", **raw}
+            container["name"] = container["name"] or place.unnamed
             resources = fields.at(raw, *place.resources)
             if resources is not None:
                 container["resources"] = resources
-            if place.device and (name := fields.at(raw, *place.device.name)):
-                limits = {str(name): fields.at(raw, *place.device.quantity)}
+            device = place.device
+            name = device and fields.at(raw, *device.quantity) and (fields.at(raw, *device.name) or device.default)
+            if device and name:
+                limits = {str(name): fields.at(raw, *device.quantity)}
                 container["resources"] = {"limits": {**fields.mapping(container, "resources", "limits"), **limits}}
             containers.append(container)
     pod["spec"] = {**fields.mapping(pod, "spec"), "containers": containers}

@@ -107,6 +107,7 @@ class Quantity:
 
     name: Path = required(PATH, "The field with its name.", "gpu.name")
     quantity: Path = required(PATH, "The field with its amount.", "gpu.quantity")
+    default: str = optional(FILLED, "The resource if the field with its name is not there.", default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
