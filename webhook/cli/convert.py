@@ -224,6 +224,12 @@ def differences(
                 limit = f": to {show(other.request.cores)}%" if other.request.cores is not None else ""
                 yield f"{src} does not limit compute here, and {dst} does{limit}"
 
+        # What a share only counted, and what is limited now: programs may have used more.
+        counted = [what for what in first.backend.unenforced if what not in other.backend.unenforced]
+        if counted and request.memory_share is not None and other.request.devices == "part":
+            part = f"{show(100 * request.memory_share)}% of a card"
+            yield f"{src} does not limit {' and '.join(counted)}, and {dst} does: to {part}, whatever the program used"
+
         # A hardware partition that becomes a share.
         was_cut, is_cut = (
             served.mode.when.devices == "profile"
