@@ -142,6 +142,7 @@ _SENTENCES: Final = tuple(
         (r"name one back end for the whole pod with gpu-backend", _one("choose back end")),
         (rf"((?:ask for|write) (?:.*)?{_KEY}: .*?) instead of (.+)", _instead),
         (r"write limits: (.*) instead of (requests)", _instead),
+        (rf"use [0-9]+ pods, each with ({_KEY}): ([0-9]+)", _one("set", key=1, value=2)),
         (rf"ask for ({_KEY})(?:, of [a-z0-9-]+,)? instead of ({_ANY})", _one("exchange", key=2, value=1)),
         (rf"(ask for {_KEY}: \S+) instead", lambda found: iter([Step("instead", "it", _pairs(found[1]))])),
         (rf"ask for ({_KEY}) instead", _one("exchange", value=1)),

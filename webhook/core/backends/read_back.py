@@ -101,7 +101,10 @@ def understand_or_advise(
         nearest = {value for output in numbers for value in translate.near(output, Fraction(amount))}
         for value in sorted((counts | nearest) - {amount}, key=lambda end: (abs(end - amount), end)):
             if helps(name, value):
-                raise CannotExpressError(reason.code, reason.message, _write(outputs[name], [value]), name)
+                fix = _write(outputs[name], [value])
+                if outputs[name].what == "count" and value and amount % value == 0 and not isinstance(name, Slot):
+                    fix = f"use {amount // value} pods, each with {name}: {value}"  # as many devices as asked for
+                raise CannotExpressError(reason.code, reason.message, fix, name)
     if needless := next((name for name in native if len(native) > 1 and helps(name, None)), None):
         raise CannotExpressError(reason.code, reason.message, f"remove {needless}", needless)
     raise reason
