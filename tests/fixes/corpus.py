@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
@@ -12,8 +12,9 @@ import jsonpatch
 from tests import builders, tables
 from tests.cases import golden
 from tests.cases.served import NeverServedError, as_served
-from tests.fixes.follow import short
+from tests.fixes.follow import short, stated, value_at
 from tests.laws import asking, clusters
+from webhook.core.interpret import locations
 from webhook.core.mutate import mutate
 from webhook.core.request import ASKING
 from webhook.core.rules.rulebook import Rulebook, with_only
@@ -45,6 +46,24 @@ def violations(pod: Object, rules: Rulebook, namespace: str = "default") -> Sequ
         return decision.violations
     stored = as_served(jsonpatch.apply_patch(seen, decision.patch))
     return validate(builders.creating(stored, namespace), rules).violations
+
+
+def may_get(pod: Object, rules: Rulebook, namespace: str = "default") -> bool:
+    """Whether a pod gets a GPU as it stands, or is refused."""
+    decision = mutate(builders.creating(pod, namespace), rules)
+    return bool(decision.backends) or not decision.allowed
+
+
+NOTHING = ("none", "0", "0.0", "None", "False", "")
+"""Values that ask for no GPU."""
+
+
+def asks(pod: Object) -> bool:
+    """Whether the author of a pod wants a GPU, by the keys and resources of it."""
+    places = [*stated(pod)]
+    values = {short(str(at[-1])): str(value_at(pod, at)) for at in places}
+    wants = any(key in ASKING and value not in NOTHING for key, value in values.items())
+    return wants and values.get("gpu") not in NOTHING
 
 
 def golden_cases() -> Iterator[Refused]:
@@ -92,6 +111,22 @@ def generated() -> Iterator[Refused]:
         said = {**base, section: {**base.get(section, {}), key: value}}
         if found := violations(pod := _pod(said), rules):
             yield Refused(f"{name or 'the shipped cluster'}: {said}", pod, rules, found)
+
+
+CONTRADICTIONS: Sequence[Mapping[str, Any]] = tables.table(__file__, "contradictions")
+UNQUOTED: Sequence[Mapping[str, Any]] = tables.table(__file__, "unquoted")
+
+
+def contradicting() -> Iterator[Refused]:
+    """Pairs of keys that contradict each other, and values without quotes, for the pod and for a container."""
+    for name, words in product(CLUSTERS, (*CONTRADICTIONS, *UNQUOTED)):
+        of_container = {
+            locations.annotation(key, "main"): value for key, value in words.items() if key != "gpu-container"
+        }
+        for section, said in (("labels", words), ("annotations", of_container)):
+            pod = _pod({section: said})
+            if found := violations(pod, _cluster(name)):
+                yield Refused(f"{name or 'the shipped cluster'}: {section} {said}", pod, _cluster(name), found)
 
 
 WRONG_AMOUNTS = ("1500m", "-1", "8Gi", "3", "7", "150", "99999")

@@ -33,7 +33,7 @@ def _set_all(pod: Object, at: list[str | int], pairs: str) -> bool:
 
 
 def _renamed(pod: Object, at: list[str | int], key: str) -> bool:
-    value = str(_holder(pod, at))
+    value = str(value_at(pod, at))
     return _remove(pod, at) and _set(pod, [*at[:-1], key], "", value)
 
 
@@ -67,7 +67,6 @@ _VERBS: Mapping[str, Callable[[Object, list[str | int], Step], bool]] = {
     ),
     "remove it, and add": lambda pod, at, step: _remove(pod, at) and _set(pod, [*at[:-1], step.key], "", step.value),
     "remove": lambda pod, at, step: _drop(pod, step.key) if step.key else _remove(pod, at),
-    "keep": lambda pod, _, step: _drop(pod, step.value),
     "remove from requests": lambda pod, _, step: _unrequested(pod, step.key),
     "remove from the pod's node selection": lambda pod, _, step: _deselect(pod, step.key),
 }
@@ -138,7 +137,7 @@ def _place(pod: Object, at: list[str | int], key: str) -> list[str | int] | None
     if key in at:
         return [*at[: at.index(key)], key]
     if plain := short(key):
-        return next((place for place in _stated(pod) if short(str(place[-1])) == plain), _beside(pod, at, plain))
+        return next((place for place in stated(pod) if short(str(place[-1])) == plain), _beside(pod, at, plain))
     if "/" in key and "resources" in at:
         return [*at[:-1], key]
     if at[0] == "metadata":
@@ -169,7 +168,7 @@ def short(key: str) -> str:
     return "" if rest == key else (rest if rest == "gpu" else f"gpu-{rest}")
 
 
-def _stated(pod: Object) -> Iterator[list[str | int]]:
+def stated(pod: Object) -> Iterator[list[str | int]]:
     for section in ("labels", "annotations"):
         for key in pod["metadata"].get(section) or {}:
             yield ["metadata", section, key]
@@ -185,12 +184,15 @@ def _containers(pod: Object) -> Iterator[Object]:
         yield from pod["spec"].get(kind) or []
 
 
+_ABSENT = object()
+
+
 def _without(holder: Any, key: str) -> bool:
-    return isinstance(holder, dict) and holder.pop(key, None) is not None
+    return isinstance(holder, dict) and holder.pop(key, _ABSENT) is not _ABSENT
 
 
 def _remove(pod: Object, at: list[str | int]) -> bool:
-    holder = _holder(pod, at[:-1])
+    holder = value_at(pod, at[:-1])
     if "limits" in at:
         _requests(pod, at).pop(str(at[-1]), None)
     return _without(holder, str(at[-1]))
@@ -199,7 +201,7 @@ def _remove(pod: Object, at: list[str | int]) -> bool:
 def _drop(pod: Object, key: str) -> bool:
     """Remove a key wherever the pod has it."""
     plain = short(key)
-    places = [at for at in _stated(pod) if at[-1] == key or (plain and short(str(at[-1])) == plain)]
+    places = [at for at in stated(pod) if at[-1] == key or (plain and short(str(at[-1])) == plain)]
     gone = [_remove(pod, at) for at in places]
     env = [one.get("env") or [] for one in _containers(pod)]
     for variables in env:
@@ -230,7 +232,7 @@ def _left_out(pod: Object, at: list[str | int]) -> bool:
     for section in ("env", "volumeMounts", "volumes"):
         if section in at:
             end = at.index(section) + 1
-            holder = _holder(pod, at[:end])
+            holder = value_at(pod, at[:end])
             gone = holder.pop(at[end])
             for one in _containers(pod) if section == "volumes" else ():
                 one["volumeMounts"] = [each for each in one.get("volumeMounts") or [] if each["name"] != gone["name"]]
@@ -238,7 +240,7 @@ def _left_out(pod: Object, at: list[str | int]) -> bool:
     return _remove(pod, at)
 
 
-def _holder(pod: Object, at: list[str | int]) -> Any:
+def value_at(pod: Object, at: list[str | int]) -> Any:
     holder: Any = pod
     for step in at:
         holder = holder[step]

@@ -72,7 +72,7 @@ def _steps(clause: str) -> Iterator[Step | None]:
 
 def _values(text: str) -> list[str]:
     """The values of a list in words: `1, 2 or 2x0.5`."""
-    parts = re.split(r", or |, | or ", re.sub(r" (?:or less|or fewer).*$", "", text))
+    parts = re.split(r", or |, | or ", re.sub(r" (?:or less|or fewer).*$|, in quotes$", "", text))
     return [_QUOTED.sub(r"\1", part) for part in parts if part not in {"...", ""}]
 
 
@@ -104,10 +104,6 @@ def _all(verb: str, separator: str) -> Callable[[Found], Iterator[Step]]:
 
 def _one(verb: str, *, key: int = 0, value: int = 0) -> Callable[[Found], Iterator[Step]]:
     return lambda found: iter([Step(verb, found[key] if key else "", found[value] if value else "")])
-
-
-def _keep(found: Found) -> Iterator[Step]:
-    yield from (Step("keep", found[1], found[2]), Step("keep", found[2], found[1]))
 
 
 def _renamed(found: Found) -> Iterator[Step]:
@@ -161,7 +157,6 @@ _SENTENCES: Final = tuple(
             rf"(?:remove|leave) (?:the annotation |the label |annotation |label )?({_ANY})(?: out| from the pod)?",
             _one("remove", key=1),
         ),
-        (rf"keep ({_KEY}) or ({_KEY})", _keep),
         (r"rename it to (?:one of: )?(.+)", _renamed),
         (rf"annotate the pod ({_KEY}): (\S+)", _one("annotate", key=1, value=2)),
         (r"ask in a container", _one("move")),

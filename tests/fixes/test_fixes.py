@@ -29,6 +29,8 @@ def _outcome(step: Step | None, violation: Violation, one: Refused) -> str:
     if step.verb in {"elsewhere", "choice"}:
         return step.verb
     results = [*islice(_results(step, violation, one), MOST)]
+    if violation.code == "GPU201" and (step.verb == "remove" or step.value == "none") and "gives no GPU" in results:
+        return "helps"  # what could not be understood may ask for none
     return "helps" if "helps" in results else (results or ["cannot be done"])[0]
 
 
@@ -71,7 +73,17 @@ def _again(pods: list[Object] | None, violation: Violation, one: Refused) -> str
         for after in corpus.violations(pod, one.rules, one.namespace):
             if _known(after) not in before and _same(violation, after):
                 return f"refused again: {after}"
+        if (
+            violation.code in OF_REQUESTS
+            and corpus.asks(one.pod)
+            and not corpus.may_get(pod, one.rules, one.namespace)
+        ):
+            return "gives no GPU"
     return "helps"
+
+
+OF_REQUESTS = ("GPU001", "GPU201", "GPU202", "GPU204", "GPU301")
+"""Codes whose fix has to leave a pod that asks for a GPU with one, or refused for another reason."""
 
 
 def _known(violation: Violation) -> tuple[str, str, str]:
@@ -168,6 +180,13 @@ def test_every_fix_of_a_mistake_in_a_pod_that_would_be_right_helps() -> None:
     assert sum(len(one.violations) for one in refused) > 2000
     assert count["helps"] > 5000
     assert count["choice"] < 40
+
+
+def test_every_fix_of_a_contradiction_and_of_a_value_without_quotes_helps() -> None:
+    count, wrong = _wrong(corpus.contradicting())
+
+    assert "\n".join(wrong) == ""
+    assert count["helps"] > 500
 
 
 NOT_FOLLOWED: Mapping[str, Any] = tables.table(__file__, "not followed")

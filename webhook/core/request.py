@@ -31,6 +31,15 @@ class FieldValue(NamedTuple):
     def __str__(self) -> str:
         return f'{self.path} says "{self.text}"'
 
+    @property
+    def key(self) -> str:
+        """The key as it is written there: that of a container, or the name of a resource, may be another."""
+        return (
+            self.path.rpartition('["')[2].removesuffix('"]')
+            if self.path.endswith('"]')
+            else self.path.rpartition(".")[2]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Devices:
@@ -238,9 +247,9 @@ def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> D
 
 def memory(text: str) -> int:
     """`8Gi` or `8192Mi`, per device."""
-    amount = size(text)
+    amount = size(text) if text.strip("0.") else 0
     if amount == 0:
-        raise QuantityError("0 is no memory", "leave the key out for all of it")
+        raise QuantityError("0 is no memory", "write a size, as 8Gi")
     if amount > MAX_MEMORY:
         raise QuantityError(f"no GPU has {shown(text)} of memory", "write a smaller size, as 8Gi")
     return amount
@@ -265,7 +274,7 @@ def tflops(text: str) -> Fraction:
     """Dense FP16 TFLOPS per device, `20`."""
     amount = decimal(text)
     if amount == 0:
-        raise QuantityError("0 is no compute", "leave the key out for all of it")
+        raise QuantityError("0 is no compute", "write a number, as 20")
     return amount
 
 
@@ -367,12 +376,15 @@ WHOLE: Final = {"gpu": "1"}
 
 def ask_for(words: Mapping[str, str], request: GpuRequest) -> str:
     """`ask for gpu: "1" instead of gpu-profile`: the keys to write, and those of the request that have to go."""
-    wish = " and ".join(pasteable(key, text) for key, text in words.items())
+    stated = request.stated
+    gone = [stated[key].key for key in ASKING if key in stated and key not in words]
+    # What is for one container stays with it.
+    _, of_container, container = next((key.partition(f".{PREFIX}") for key in gone if f".{PREFIX}" in key), ("",) * 3)
+    names = {key: f"{key.removeprefix('gpu-')}{of_container}{container}" if of_container else key for key in words}
+    for key in stated.keys() & words.keys():
+        own = stated[key].key
+        if own in KEYS or (PREFIX in own and own != f"{PREFIX}percent"):
+            names[key] = own
+    wish = " and ".join(pasteable(names[key], text) for key, text in words.items())
     wish = wish if request.claim is None else f"what the claim has, as {wish},"
-    gone = []
-    for key in ASKING:
-        if key in request.stated and key not in words:
-            # As its author wrote it: the name of a resource may be another than that of the key.
-            path = request.stated[key].path
-            gone.append(path.rpartition("limits")[2].strip('[".]') if "limits" in path else key)
     return f"ask for {wish} instead of {' and '.join(gone)}" if gone else f"ask for {wish}"

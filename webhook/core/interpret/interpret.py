@@ -1,7 +1,7 @@
 """What each container of a pod asks for, in neutral form, from every place where it may be written."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -311,7 +311,7 @@ def ask(
             wrong.append(disagree(present, share))
     gpu_request = build(stated, annotations)
     if gpu_request is not None:
-        wrong += _inconsistent(gpu_request, stated)
+        wrong += _inconsistent(gpu_request, rulebook)
     elif "gpu" in stated:
         for name, amount in extended.amounts.items():
             path = locations.where(container, name)
@@ -346,31 +346,45 @@ def _beside_none(words: Mapping[str, FieldValue], stated: Mapping[str, FieldValu
     """Own amounts beside a `gpu` that is none; for a container, one that only the whole pod is given is replaced."""
     if "gpu" not in stated or stated["gpu"].value is not None:
         return ()
-    return [together("gpu", key, stated) for key in ASKING[1:] if key in words]
+    return [together(("gpu",), (key,), stated) for key in ASKING[1:] if key in words]
 
 
-def _inconsistent(request: GpuRequest, stated: Mapping[str, FieldValue]) -> Sequence[Violation]:
+def _inconsistent(asked: GpuRequest, rulebook: Rulebook) -> Iterator[Violation]:
     """Keys that exclude each other: a share with a profile, a share that is exclusive."""
-    sized = request.share or request.memory or request.cores
-    pairs: list[tuple[str, str]] = []
-    if request.profile is not None and sized:
-        pairs.append(("gpu-profile", ""))
-    if request.claim is not None and (sized or request.profile is not None):
-        pairs.append(("gpu-claim", "gpu-profile" if request.profile else ""))
-    if request.sharing == "exclusive" and request.devices == "part":
-        pairs.append(("gpu-sharing", ""))
-    if request.tflops is not None and "gpu-cores" in stated:
-        pairs.append(("gpu-cores", "gpu-tflops"))
-    if not pairs:
-        return ()
-    amount = next((key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated), "gpu")
-    return [together(key, other or amount, stated) for key, other in pairs]
+    stated, enabled = asked.stated, rulebook.enabled
+    sizes = [key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated]
+    if asked.share is None and "gpu" in sizes:
+        sizes.remove("gpu")
+    sized = asked.share or asked.memory or asked.cores
+    if asked.profile is not None and sized:
+        served = any(asked.profile in backend.profiles for backend in enabled)
+        shared = any(backend.shares for backend in enabled)
+        yield together(("gpu-profile",), sizes, stated, keeps=(served or not shared, shared or not served))
+    if asked.claim is not None and (sized or asked.profile is not None):
+        served = any(mode.claims for backend in enabled for mode in backend.modes)
+        others = [*(["gpu-profile"] if asked.profile else []), *sizes]
+        yield together(("gpu-claim",), others, stated, keeps=(served, True))
+    if asked.sharing == "exclusive" and asked.devices == "part":
+        whole = request.ask_for({"gpu": str(asked.count)}, asked)
+        yield replace(
+            together(("gpu-sharing",), sizes, stated), fix=f"remove {stated['gpu-sharing'].key}, or {whole}"
+        )
+    if asked.tflops is not None and "gpu-cores" in stated:
+        yield together(("gpu-cores",), ("gpu-tflops",), stated)
 
 
-def together(key: str, other: str, stated: Mapping[str, FieldValue]) -> Violation:
-    """The violation (GPU202) for two keys that exclude each other."""
+def together(
+    keys: Sequence[str],
+    others: Sequence[str],
+    stated: Mapping[str, FieldValue],
+    keeps: tuple[bool, bool] = (True, True),
+) -> Violation:
+    """The violation (GPU202) for keys that exclude each other; the fix `keeps` the first, the others, or either."""
+    key, other = keys[0], others[0]
     message = f"{key} and {other} cannot hold together: {stated[other]}, and {stated[key]}"
-    return Violation(code="GPU202", path=stated[key].path, message=message, fix=f"keep {key} or {other}")
+    kept = [names for names, keep in zip((others, keys), keeps, strict=True) if keep]
+    fix = ", or ".join(f"remove {' and '.join(stated[name].key for name in names)}" for names in kept)
+    return Violation(code="GPU202", path=stated[key].path, message=message, fix=fix)
 
 
 def disagree(field_value: FieldValue, given: FieldValue) -> Violation:

@@ -21,7 +21,7 @@ from webhook.core.kube import quantity
 from webhook.core.kube.fields import Edit, Path, Put, field_path
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import Fraction, QuantityError, show, show_size, shown
-from webhook.core.request import EXAMPLES, KEYS, PREFIX, Devices, FieldValue, SizeError, pasteable
+from webhook.core.request import ASKING, EXAMPLES, KEYS, PREFIX, Devices, FieldValue, SizeError, pasteable
 from webhook.core.rules.rulebook import Resource, Rulebook
 from webhook.core.rules.verbs import CONTAINER as CONTAINER_HOLE
 from webhook.core.rules.verbs import METADATA, Amount, Slot, SlotKind
@@ -79,7 +79,7 @@ def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
                 if key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
                     yield _unknown_key(key, _QUALIFIED, path, nearest)
             elif not isinstance(text, str):
-                yield no_string(text, path)
+                yield no_string(text, path, short)
             elif kind == "label" and not labels.is_value(text):
                 # The API server takes it in no label; if an annotation can have it, that is the way.
                 field_value = parse(Entry(short, text, path))
@@ -106,7 +106,7 @@ def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Vio
             names = [annotation(name, container) for name in KEYS if name != "gpu-container"]
             yield container, _unknown_key(key, names, path, nearest)
         else:
-            yield container, Entry(short, text, path) if isinstance(text, str) else no_string(text, path)
+            yield container, Entry(short, text, path) if isinstance(text, str) else no_string(text, path, short)
 
 
 def annotation(key: str, container: str) -> str:
@@ -126,11 +126,23 @@ def _unknown_key(key: str, words: Collection[str], path: Path, nearest: Nearest)
     return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
 
 
-def no_string(value: Any, path: Path) -> Violation:
-    """The violation (GPU001) for an annotation or label that is no string."""
+def no_string(value: Any, path: Path, key: str = "") -> Violation:
+    """The violation (GPU001) for an annotation or label that is no string; with a `key` it is of the shorthand."""
     text = shown(quantity.text_of(value))
     message = f"{field_path(path)} is {text} without quotes, and Kubernetes takes only strings there"
-    return Violation(code="GPU001", path=field_path(path), message=message, fix=f'quote it: {path[-1]}: "{text}"')
+    fix = f'quote it: {path[-1]}: "{text}"'
+    if key:
+        example = f"write a value of the shorthand, as {path[-1]}{EXAMPLES[key].removeprefix(key)}"
+        if value is None or value is False:
+            fix = f"remove it, or {example}"
+        elif isinstance(value, bool | list | dict):
+            fix = example if key in ASKING else f"{example}, or remove it"
+        else:
+            try:
+                KEYS[key](text)
+            except QuantityError as error:
+                fix = f"{misread(path, key, error).fix}, in quotes"
+    return Violation(code="GPU001", path=field_path(path), message=message, fix=fix)
 
 
 def parse(entry: Entry) -> FieldValue | Violation:
