@@ -228,7 +228,8 @@ def differences(
         counted = [what for what in first.backend.unenforced if what not in other.backend.unenforced]
         if counted and request.memory_share is not None and other.request.devices == "part":
             part = f"{show(100 * request.memory_share)}% of a card"
-            yield f"{src} does not limit {' and '.join(counted)}, and {dst} does: to {part}, whatever the program used"
+            what = " and ".join(counted)
+            yield f"{src} does not limit {what}, and {dst} does: to {part}, whatever the program used"
 
         # A hardware partition that becomes a share.
         was_cut, is_cut = (

@@ -303,12 +303,19 @@ def foreseen(
 ) -> Iterator[Explanation]:
     """The explanations, each with the word of its tenant's ledger, as if all of it were created one after another.
 
-    A tenant uses nothing yet whose ledger is not there.
+    A tenant uses nothing yet whose ledger is not there. A pod that exists is in it already, and is taken out first.
     """
     counted = ledgers
     for explanation in explanations:
+        present, reservation = counted, explanation.decision.reservation
+        exists = explanation.pods and fields.at(explanation.before, "metadata", "uid")
+        if exists and reservation is not None and reservation.tenant in ledgers:
+            ledger, ask = counted[reservation.tenant], reservation.ask
+            held = ledger.held.get(ask.namespace, tally.NOTHING)
+            rest = {key: max(held[key] - ask.amount.get(key, 0), Fraction(0)) for key in held}
+            present = {**counted, reservation.tenant: replace(ledger, held={**ledger.held, ask.namespace: rest})}
         decision, prospect, after = foresee(
-            explanation.decision, explanation.pods, explanation.namespace, tenancy, counted, imagined=True
+            explanation.decision, explanation.pods, explanation.namespace, tenancy, present, imagined=True
         )
         if decision.allowed and explanation.decision.reservation:
             counted = after
