@@ -228,8 +228,7 @@ def differences(
         counted = [what for what in first.backend.unenforced if what not in other.backend.unenforced]
         if counted and request.memory_share is not None and other.request.devices == "part":
             part = f"{show(100 * request.memory_share)}% of a card"
-            what = " and ".join(counted)
-            yield f"{src} does not limit {what}, and {dst} does: to {part}, whatever the program used"
+            yield f"{src} does not limit {' and '.join(counted)}, and {dst} does: to {part}"
 
         # A hardware partition that becomes a share.
         was_cut, is_cut = (

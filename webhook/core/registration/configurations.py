@@ -95,7 +95,7 @@ def both(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
         workload.name: workload for workload in rulebook.workloads.values() if workload.name and workload.pods
     }
     custom = [
-        _rule(of.group, [resource(kind) for kind in of.kinds], _CHANGES, of.versions or ["*"])
+        _rule(of.group, [*dict.fromkeys(map(resource, of.kinds))], _CHANGES, of.versions or ["*"])
         for _, of in sorted((name, workload.objects) for name, workload in workloads.items())
     ]
     removing = {"matchLabels": {REMOVING: "remove"}, **not_exempt(rulebook)}
