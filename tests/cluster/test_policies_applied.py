@@ -52,7 +52,7 @@ def test_kubectl_prints_what_is_wrong_with_a_policy_as_it_is_applied(place: Town
     smaller = world.policy("vision", "vision", quota={"devices": 1})
     used = (
         "Warning: TenantPolicy/vision spec.quota.devices: 1 is less than the 3 that the tenant uses: "
-        "what runs stays, and nothing more is admitted before 2 are free"
+        "what runs stays, and more is refused before 2 are free"
     )
     assert applied(place.client, smaller) == ("tenantpolicy.gpu-webhook.io/vision configured", [used])
     assert applied(place.client, smaller) == ("tenantpolicy.gpu-webhook.io/vision unchanged", [])

@@ -183,8 +183,19 @@ def forms(backend: str, among: Collection[str] = FORMS) -> Sequence[str]:
 
 
 def can_be_served(form: str, backend: str) -> bool:
-    """Whether any pod of the form can be: a fraction of a back end that has whole devices only cannot."""
-    return form in NATIVE[:2] or any(servable(shape, backend) for shape in shapes(backend, form))
+    """Whether any pod of the form can be: a fraction of a back end that has whole devices only cannot.
+
+    Nor can amounts of a back end whose nodes tell the partition by a label of their own, which no pod here selects.
+    """
+    there = clusters.backend(backend)
+    labelled = (
+        "profile" in line.words and key in there.nodes.labels
+        for mode in there.modes
+        for key, line in mode.pool.items()
+    )
+    if form in NATIVE[:2]:
+        return not any(labelled)
+    return any(servable(shape, backend) for shape in shapes(backend, form))
 
 
 @cache
