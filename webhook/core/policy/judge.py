@@ -137,18 +137,20 @@ def _ruled(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) ->
 
 def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Judgement:
     """Judge an update of a pod, pruned, by what it adds: ways to other devices, and what it holds on fewer nodes."""
+    silent = rulebook.tenancy.silent
+    policy = None if silent else member(request.namespace, rulebook.tenancy).policy
+    access = device_access.action(policy, rulebook.cluster)
+    if silent and access is None:
+        return NOTHING
     old, new = (pod.read(raw or {}, request.namespace) for raw in (request.old_pod, request.pod))
-    policy = None if (silent := rulebook.tenancy.silent) else member(request.namespace, rulebook.tenancy).policy
-    access, grown = device_access.action(policy, rulebook.cluster), list[Breach]()
+    after, grown = holdings(new, rulebook), list[Breach]()
     if policy is not None and old.spec != new.spec:
-        before, after = holdings(old, rulebook), holdings(new, rulebook)
+        before = holdings(old, rulebook)
         path = "spec.affinity" if old.spec.get("affinity") != new.spec.get("affinity") else "spec.nodeSelector"
         kept = [*_ruled(policy, before, rulebook)]
         grown = [breach for breach in _ruled(policy, after, rulebook) if breach not in kept]
         grown += limits.check_growth(policy, path, pod_usage(before).tally, pod_usage(after).tally)
-    if access is None and not grown and silent:
-        return NOTHING
-    added = device_access.added(old, new, device_access.served(holdings(new, rulebook)), rulebook)
+    added = device_access.added(old, new, device_access.served(after), rulebook)
     if is_of_the_platform(request.user, rulebook):  # schedulers and device plugins write metadata
         added = (bypass for bypass in added if bypass.path[0] != "metadata")
     bypasses = [*islice(added, MOST)]
