@@ -249,9 +249,8 @@ def measure(
                     with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
                         cut = translate.smallest_partition(request, other, backend)
                         measured = measured.at_least(charge.asked(cut, other))
-    limits_compute = any("cores" in mode.verbs and mode.when.devices != "profile" for mode in backend.modes)
     is_limited = request.cores or request.tflops or any("share" in mode.verbs for mode in modes)
-    if request.devices == "part" and limits_compute and not is_limited:
+    if request.devices == "part" and backend.limits_compute and not is_limited:
         measured = measured.at_least(Measure(devices=Fraction(request.count)))
     others = choose.lookalike_cards(models, modes, rulebook)
     return reduce(Measure.at_least, (charge.asked(request, other) for other in others), measured)

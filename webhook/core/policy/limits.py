@@ -391,7 +391,7 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, 
         sized = largest.card is not None or largest.models
         if largest.request.profile is not None:
             form = "partition" if sized else "partition of any card"
-        elif largest.is_unlimited and any("cores" in mode.verbs for mode in largest.backend.modes):
+        elif largest.is_unlimited and largest.backend.limits_compute:
             form = "open compute"
         elif largest.request.memory is not None:
             form = "" if sized else "size of any card"

@@ -321,6 +321,11 @@ class Backend:
         """Whether it serves parts of devices; partitions are parts, too."""
         return self.partitions is not None or any(mode.when.devices in {None, "part"} for mode in self.modes)
 
+    @property
+    def limits_compute(self) -> bool:
+        """Whether it can limit the compute of a part that is no partition."""
+        return any("cores" in mode.verbs and mode.when.devices != "profile" for mode in self.modes)
+
     def consistent(self, section: Section, scope: forms.Scope) -> Backend:
         """The same; complain of modes that serve nothing: for others' cards, for partitions where there are none."""
 
