@@ -85,7 +85,7 @@ def registered(rulebook: Rulebook, ours: Webhook, noop: Webhook) -> Iterator[Obj
     }
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
     yield {**kind, "metadata": {"name": "noop"}, "webhooks": [unconditional]}
-    filled = {name: {"ValidatingAdmissionPolicy": spec} for name, spec, _ in policies.devices(rulebook, time())}
+    filled = {name: {"ValidatingAdmissionPolicy": spec} for name, spec, _ in policies.filled_in(rulebook, time())}
     for made in yaml.safe_load_all(world.NET.read_text()):
         spec = {**made["spec"], **filled[made["metadata"]["name"]].get(made["kind"], {"matchResources": {}})}
         yield _for(made | {"spec": spec}, OURS, NET)

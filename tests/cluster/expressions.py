@@ -47,7 +47,7 @@ def of_deletions(rulebook: Rulebook) -> Mapping[str, Object]:
 
 
 def _kept(rulebook: Rulebook) -> Iterator[tuple[str, Object]]:
-    return ((name, spec) for name, spec, _ in policies.devices(rulebook, 0))
+    return ((name, spec) for name, spec, _ in policies.filled_in(rulebook, 0))
 
 
 def _matcher(spec: Object) -> Object:

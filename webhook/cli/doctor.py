@@ -564,7 +564,7 @@ def net(installation: Installation) -> Verdict:
     if installation.tenants:
         tenancy = replace(installation.tenants[-1].tenancy(rulebook)[0], handlers=installation.handlers)
         rulebook = replace(rulebook, tenancy=tenancy)
-    for name, *wanted in registration.devices(rulebook, installation.now):
+    for name, *wanted in registration.filled_in(rulebook, installation.now):
         for there, spec in zip(installation.net[name], wanted, strict=True):
             if there is None:
                 return "fail", f"{name} or its binding is missing: what it refuses is let through", RENDER

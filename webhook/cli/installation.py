@@ -127,7 +127,7 @@ class Installation:
     groups: frozenset[str] = frozenset()  # the API groups that are served
     tenants: Sequence[Snapshot] = ()  # twice, some seconds apart; none without the custom resources
     handlers: Mapping[str, str] = field(default_factory=dict)
-    net: dict[str, tuple[Object | None, Object | None]] = field(default_factory=dict)  # see `policies.devices`
+    net: dict[str, tuple[Object | None, Object | None]] = field(default_factory=dict)  # see `policies.filled_in`
     pods: int = 0  # how many are not over
     refused: Sequence[str] = ()  # which of them would be refused today: `namespace/name: why`
     unlisted: dict[str, str] = field(default_factory=dict)  # see `survey.unlisted`
@@ -400,7 +400,7 @@ async def read_net(installation: Installation, api: Api) -> None:
     """The policies that the settler fills in, and their bindings; and RuntimeClasses, by which it does."""
     classes = await api.list(RUNTIME_CLASSES)
     installation.handlers = {runtime_class["metadata"]["name"]: runtime_class["handler"] for runtime_class in classes}
-    for name, _, _ in policies.devices(installation.rulebook, installation.now):
+    for name, _, _ in policies.filled_in(installation.rulebook, installation.now):
         installation.net[name] = await api.find(f"{net.POLICIES}/{name}"), await api.find(f"{net.BINDINGS}/{name}")
 
 

@@ -56,7 +56,7 @@ class Net:
 
     async def _write(self, rulebook: Rulebook) -> None:
         """Fill in all that differs, each policy before its binding; raises ApiError."""
-        for name, policy, binding in policies.devices(rulebook, time()):
+        for name, policy, binding in policies.filled_in(rulebook, time()):
             for path, wanted in ((f"{POLICIES}/{name}", policy), (f"{BINDINGS}/{name}", binding)):
                 there = await self._api.get(path)
                 if wanted.items() <= there["spec"].items():

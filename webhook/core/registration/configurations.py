@@ -106,7 +106,7 @@ def both(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
             hook("unfit-templates", "templates", [_APPS, _BATCH], **aside),
             hook("active", "mutate", [_LEASES]),
             hook("ping", "mutate", [_LEASES]),
-            # What is not taken out is refused (`policies.devices`): nobody waits for this either.
+            # What is not taken out is refused (`policies.filled_in`): nobody waits for this either.
             hook("remove", "mutate", [_PODS], **aside, reinvocationPolicy="IfNeeded", namespaceSelector=removing),
         ],
         "Validating": [

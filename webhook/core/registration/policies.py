@@ -100,7 +100,7 @@ def render_validating(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[
     return made
 
 
-def devices(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Object]]:
+def filled_in(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Object]]:
     """What the settler writes into the spec of each policy of the manifests, by name, and into that of its binding.
 
     They protect devices from pods and claims that the webhook is not asked about, and quotas from deletions, as

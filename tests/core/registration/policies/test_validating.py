@@ -7,7 +7,7 @@ import pytest
 
 from tests import tables
 from tests.core import acme
-from webhook.core.registration.policies import devices, render_resource_quotas, render_validating
+from webhook.core.registration.policies import filled_in, render_resource_quotas, render_validating
 
 MODES = """\
 modes:
@@ -46,7 +46,7 @@ def rendered(
         f"{made['kind'].removeprefix('ValidatingAdmission')} {made['metadata']['name']}": made
         for made in render_validating(rulebook)
     }
-    for name, policy, binding in devices(rulebook, 0):
+    for name, policy, binding in filled_in(rulebook, 0):
         objects |= {f"Policy {name}": {"spec": policy}, f"PolicyBinding {name}": {"spec": binding}}
     return objects
 
