@@ -200,9 +200,8 @@ def test_who_is_spared_is_the_same_to_the_api_server_and_to_us(
         replace(policy, quota=None, broken="no catalogue knows the model") if policy.name == "unreadable" else policy
         for policy in rulebook.tenancy.policies
     ]
-    rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, policies=policies))
+    rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, policies=policies, handlers=HANDLERS))
     metadata = {"name": "a", "namespace": NAMESPACE, "uid": "0"}
-    rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, handlers=HANDLERS))
     pods = [{**attempts.trying(**fields), "metadata": metadata} for fields in BYPASSES]
     classed = attempts.trying()
     pods.append({**classed, "metadata": metadata, "spec": {**classed["spec"], "runtimeClassName": "fast"}})

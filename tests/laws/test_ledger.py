@@ -179,18 +179,23 @@ def test_a_protocol_that_lacks_something_is_caught(fault: str) -> None:
     pytest.fail(f"nothing was noticed in {FAULTY * STEPS:,} steps")
 
 
-def moved_by_one_who_sees_to_one_tenant_only(making: Making) -> World:
-    """The namespace `a` goes from red to blue; who counts blue has heard of it, and nobody else has."""
-    world = World(making=making)
-    world.store.change(world.store.policies[-1]._replace(owner={"a": "blue", "b": "blue", "c": "red"}))
+def settle_only(world: World, tenant: str) -> None:
+    """One settler learns the policies, and settles this tenant alone until its grace is over."""
     settler = world.settlers[0]
     settler.learn()
     for _ in range(4 * GRACE):
         world.store.now += 1
-        settler.get("blue")
-        settler.step("blue")
+        settler.get(tenant)
+        settler.step(tenant)
         for call in list(world.network.calls):
             world.network.finish(call)
+
+
+def moved_by_one_who_sees_to_one_tenant_only(making: Making) -> World:
+    """The namespace `a` goes from red to blue; who counts blue has heard of it, and nobody else has."""
+    world = World(making=making)
+    world.store.change(world.store.policies[-1]._replace(owner={"a": "blue", "b": "blue", "c": "red"}))
+    settle_only(world, "blue")
     for _ in range(GRACE):
         world.ask(1, 0)
         world.reserve(0, TENANTS.index("red"))
@@ -225,13 +230,7 @@ def moved_after_a_pod_in_it_has_grown(making: Making) -> World:
     settler.list_pods()
     world.grow(0, 2)
     world.store.change(world.store.policies[-1]._replace(owner={"a": "red", "b": "blue", "c": "red"}))
-    settler.learn()
-    for _ in range(4 * GRACE):
-        world.store.now += 1
-        settler.get("red")
-        settler.step("red")
-        for call in list(world.network.calls):
-            world.network.finish(call)
+    settle_only(world, "red")
     return world
 
 

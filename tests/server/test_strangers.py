@@ -1,4 +1,4 @@
-"""With --client-ca only whoever has a certificate of it gets reviews; everybody may ask whether all is well.
+"""With --client-ca only clients with a certificate of it get reviews; everybody may ask whether all is well.
 
 Without it everybody gets reviews, and what comes from one address counts for that address alone.
 """
