@@ -10,7 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from time import time
 from typing import Any
 
@@ -31,8 +31,9 @@ from webhook.core.rules.rulebook import Rulebook
 NONE, NOOP, OURS, NET = "nothing", "an unconditional no-op webhook", "our webhooks and the net", "and `--mutating`"
 SETUPS = {NONE: "none", NOOP: "noop", OURS: "ours", NET: "net"}
 VARIABLES = (10, 60)
-PODS = 300
-"""A turn: the garbage collection of an API server comes in lumps."""
+PODS = 40
+"""A turn: short, so that the median turn has none of the lumps in which an API server collects its garbage."""
+TURNS = 25
 
 TENANT = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -115,15 +116,15 @@ def cpu_seconds(process: int) -> float:
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
-def measure(plane: ControlPlane, rounds: int, pods: int) -> Runs:
-    """Each setup in each round, in turns, and the order turned round each time; after a round that does not count.
+def measure(plane: ControlPlane, turns: int, pods: int) -> Runs:
+    """Each setup in each turn, and the order turned round each time; after a turn that does not count.
 
     What a turn leaves behind costs the next one something: each begins with some requests that are not measured.
     """
     runs: dict[tuple[str, str], list[float]] = defaultdict(list)
     process, before_it = plane.apiserver.popen.pid, pods // 5
-    for turn in range(rounds + 1):
-        sys.stderr.write(f"ordinary pods, round {turn} of {rounds}\n")
+    for turn in range(turns + 1):
+        sys.stderr.write(f"ordinary pods, turn {turn} of {turns}\n")
         for variables in VARIABLES:
             made = ordinary(variables)
             for setup in SETUPS if turn % 2 == 0 else reversed(SETUPS):
@@ -147,19 +148,20 @@ def measure(plane: ControlPlane, rounds: int, pods: int) -> Runs:
 
 
 def table(runs: Runs) -> Iterator[str]:
-    """Markdown: medians, and what is added as a part of the request's own cost."""
+    """Markdown: medians and quartiles of the turns, and what is added as a part of the request's own cost."""
     asked = [f"{what}, {variables} variables" for what in ("create", "status") for variables in VARIABLES]
     yield f"| CPU of kube-apiserver a request, ms | {' | '.join(asked)} |"
     yield f"| --- |{' ---: |' * len(asked)}"
     for setup in SETUPS:
         cells = []
         for what in asked:
-            own, all_of_it = median(runs[NONE, what]), median(runs[setup, what])
-            cells.append(f"{all_of_it:.2f}" + (f" (+{all_of_it / own - 1:.2f} x)" if setup != NONE else ""))
+            low, middle, high = quantiles(runs[setup, what], n=4)
+            added = f" **{middle / median(runs[NONE, what]) - 1:+.2f} x**" if setup != NONE else ""
+            cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f}){added}")
         yield f"| {setup} | {' | '.join(cells)} |"
 
 
-def report(rounds: int, pods: int, built: Mapping[str, Path]) -> Iterator[str]:
+def report(turns: int, pods: int, built: Mapping[str, Path]) -> Iterator[str]:
     """Measure, and say what was found."""
     rulebook = builders.rulebook({**builders.shipped_files(), "tenants.yaml": TENANT})
     with control_plane(binaries.find()) as plane:
@@ -173,8 +175,8 @@ def report(rounds: int, pods: int, built: Mapping[str, Path]) -> Iterator[str]:
             privileged = ordinary(1)
             privileged["spec"]["containers"][0]["securityContext"] = {"privileged": True}
             until(lambda: _refuses(plane, privileged), "the net is in force")
-            runs = measure(plane, rounds, pods)
-    yield f"A pod without a GPU: three containers with variables and four mounts each; {pods} a turn, {rounds} turns"
+            runs = measure(plane, turns, pods)
+    yield f"A pod without a GPU: three containers with variables and four mounts each; {pods} a turn, {turns} turns"
     yield ""
     yield from table(runs)
 
@@ -189,10 +191,10 @@ def _refuses(plane: ControlPlane, made: Object) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.ordinary", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each setup has its turn (5)")
+    parser.add_argument("--turns", type=int, default=TURNS, help=f"how often each setup has its turn ({TURNS})")
     parser.add_argument("--pods", type=int, default=PODS, help=f"pods a turn ({PODS})")
     options = parser.parse_args()
-    for line in report(options.rounds, options.pods, programs.build()):
+    for line in report(options.turns, options.pods, programs.build()):
         sys.stdout.write(f"{line}\n")
     return 0
 
