@@ -6,6 +6,7 @@ values.yaml with its schema, the named templates and the notes, in manifests/cha
 """
 
 import itertools
+import json
 import re
 import shutil
 import tomllib
@@ -16,9 +17,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from tests import builders
 from tests.cluster.binaries import ROOT
 from tests.release import kustomized
 from tests.release.kustomized import COMPONENTS, Object
+from webhook.core.rules import load
 
 BY_HAND = kustomized.MANIFESTS / "chart"
 CLUSTER = ROOT / "rules" / "cluster.yaml"
@@ -52,6 +55,14 @@ def write(kubectl: Path, folder: Path) -> None:
     (folder / "Chart.yaml").write_text(described.replace("0.0.0", made))
     spec = CLUSTER.read_text().partition("\nspec:\n")[2]
     (folder / "values.yaml").write_text(f"{(BY_HAND / 'values.yaml').read_text()}cluster:\n{spec}")
+    schema = json.loads((BY_HAND / "values.schema.json").read_text())
+    described = load.schema("Cluster")["properties"]["spec"]
+    schema["properties"]["cluster"] = {**described, "allOf": [schema["properties"]["cluster"]]}
+    (folder / "values.schema.json").write_text(json.dumps(schema))
+    shipped = builders.documents("\n---\n".join(builders.shipped_files().values()))
+    backends = sorted(document["metadata"]["name"] for document in shipped if document["kind"] == "Backend")
+    (folder / "files").mkdir()
+    (folder / "files" / "backends.yaml").write_text(yaml.safe_dump({"names": backends}))
     base = _by_name(kustomized.objects(kubectl))
     with_component = {each: _by_name(kustomized.objects(kubectl, [each])) for each in COMPONENTS}
     names = dict.fromkeys([*base, *(name for objects in with_component.values() for name in objects)])

@@ -23,5 +23,7 @@ kind: Cluster
 metadata:
   name: default
 spec:
-  {{- merge (dict "systemNamespaces" (include "gpu-webhook.exempt" . | fromJsonArray)) .Values.cluster | toYaml | nindent 2 }}
+  {{- $observe := ternary (dict "observe" true) (dict) (.Values.components.observeOnly | default false) }}
+  {{- $exempt := dict "systemNamespaces" (include "gpu-webhook.exempt" . | fromJsonArray) }}
+  {{- merge $exempt $observe .Values.cluster | toYaml | nindent 2 }}
 {{- end -}}
