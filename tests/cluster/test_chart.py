@@ -14,7 +14,7 @@ from tests.cluster import binaries
 from tests.cluster.accounts import NAMESPACE
 from tests.cluster.webhook import OF_LEASES
 from tests.release import chart, kustomized
-from tests.release.kustomized import COMPONENTS, Object
+from tests.release.kustomized import COMPONENTS, TOGETHER, Object
 
 pytestmark = pytest.mark.cluster
 
@@ -52,11 +52,24 @@ def _rendered(helm: Path, made: Path, values: Any, namespace: str = NAMESPACE) -
     return kustomized.read(ran.stdout)
 
 
+STANDARD = {
+    "app.kubernetes.io/instance": "gpu-webhook",
+    "app.kubernetes.io/managed-by": "Helm",
+    "app.kubernetes.io/version": chart.version(),
+    "helm.sh/chart": f"gpu-webhook-{chart.version()}",
+}
+"""The labels of all that the chart makes."""
+
+
 def _by_name(objects: Sequence[Object]) -> dict[str, Object]:
     """By kind and name; of rules what they say, as the chart writes the Cluster document anew."""
     found = {}
     for each in objects:
         metadata = each["metadata"]
+        if metadata.get("labels", {}).items() >= STANDARD.items():
+            labels = {key: text for key, text in metadata["labels"].items() if key not in STANDARD}
+            metadata = {key: value for key, value in metadata.items() if key != "labels"}
+            each = {**each, "metadata": {**metadata, **({"labels": labels} if labels else {})}}  # noqa: PLW2901 - the same object
         if "cluster.yaml" in each.get("data", {}):
             document = yaml.safe_load(each["data"]["cluster.yaml"])
             document["spec"]["systemNamespaces"].sort()
@@ -67,9 +80,6 @@ def _by_name(objects: Sequence[Object]) -> dict[str, Object]:
 
 
 RULES = f"ConfigMap {NAMESPACE}/gpu-webhook-rules"
-TOGETHER = [name for name in COMPONENTS if name not in {"own-certificates", "eks", "aks"}]
-"""Those that do not exclude each other."""
-
 SETS = [[], *([each] for each in COMPONENTS), TOGETHER]
 
 
@@ -101,6 +111,14 @@ def test_each_value_does_what_it_says(helm: Path, made: Path) -> None:
         "priorityClassName": "mine",
         "nodeSelector": {"a": "b"},
         "tolerations": [nowhere],
+        "affinity": {"nodeAffinity": {}},
+        "podLabels": {"pods": "ours"},
+        "podAnnotations": {"seen": "often"},
+        "serviceAccountAnnotations": {"identity": "ours"},
+        "commonLabels": {"team": "gpu"},
+        "monitorLabels": {"release": "kube-prometheus-stack"},
+        "extraArgs": {"webhook": ["--log-level=debug"]},
+        "extraEnv": {"settler": [{"name": "A", "value": "b"}]},
         "resources": {"settler": {"limits": {"memory": "1Gi"}}},
         "apiServerPorts": [16443],
         "prometheusNamespace": "watching",
@@ -121,6 +139,19 @@ def test_each_value_does_what_it_says(helm: Path, made: Path) -> None:
         {"a": "b"},
         [nowhere],
     )
+    assert pod["affinity"] == {"nodeAffinity": {}}
+    assert pod["containers"][0]["args"][-1] == "--log-level=debug"
+    assert settler["template"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": "b"}]
+    metadata = deployment["template"]["metadata"]
+    assert metadata["labels"] == {"app.kubernetes.io/name": "gpu-webhook", "pods": "ours"}
+    assert metadata["annotations"] == {"seen": "often"}
+    of_accounts = [each["metadata"]["annotations"] for each in objects if each["kind"] == "ServiceAccount"]
+    assert of_accounts == [{"identity": "ours"}] * 3
+    labels = {each["kind"]: each["metadata"]["labels"] for each in objects}
+    ours = {**STANDARD, "team": "gpu"}
+    assert [kind for kind, own in labels.items() if not own.items() >= ours.items()] == []
+    released = [kind for kind, own in labels.items() if own.get("release") == "kube-prometheus-stack"]
+    assert sorted(released) == ["PrometheusRule", "ServiceMonitor"]
     assert (pod["priorityClassName"], settler["template"]["spec"]["priorityClassName"]) == ("mine", "mine")
     assert settler["template"]["spec"]["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
     policies = [each for each in objects if each["kind"] == "NetworkPolicy"]

@@ -14,7 +14,7 @@ from tests.cluster.client import Client
 from tests.cluster.plane import control_plane
 from tests.cluster.webhook import OF_LEASES
 from tests.release import chart
-from tests.release.kustomized import COMPONENTS, overlay
+from tests.release.kustomized import COMPONENTS, TOGETHER, overlay
 
 pytestmark = pytest.mark.cluster
 
@@ -62,7 +62,7 @@ def test_helm_installs_upgrades_rolls_back_and_uninstalls_all_but_the_definition
 ) -> None:
     made = tmp_path / "gpu-webhook"
     chart.write(programs.path("kubectl"), made)
-    everything = [f"--set=components.{chart.value(each)}=true" for each in COMPONENTS]
+    everything = [f"--set=components.{chart.value(each)}=true" for each in TOGETHER]
 
     _helm(fresh, "install", "gpu-webhook", made, "--create-namespace")
     assert {hook["failurePolicy"] for hook in _configurations(fresh)} == {"Fail", "Ignore"}

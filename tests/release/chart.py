@@ -28,8 +28,11 @@ CLUSTER = ROOT / "rules" / "cluster.yaml"
 NAMESPACE = "gpu-webhook-system"
 RULES = "gpu-webhook-rules"
 API_SERVER = [{"port": 443, "protocol": "TCP"}, {"port": 6443, "protocol": "TCP"}]
-OF_PODS = ("imagePullSecrets", "nodeSelector", "tolerations")
+OF_PODS = ("imagePullSecrets", "nodeSelector", "tolerations", "affinity")
 WITH_RESOURCES = ("webhook", "watcher", "settler")
+
+
+_OPTIONAL = re.compile(r" *\w+: \{\{ toJson (\.Values\.[\w.]+) \}\}")
 
 
 class Template(str):
@@ -50,9 +53,8 @@ class Edit(NamedTuple):
 def write(kubectl: Path, folder: Path) -> None:
     """Write the chart into a folder that is not there yet."""
     shutil.copytree(BY_HAND, folder)
-    made = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     described = (folder / "Chart.yaml").read_text()
-    (folder / "Chart.yaml").write_text(described.replace("0.0.0", made))
+    (folder / "Chart.yaml").write_text(described.replace("0.0.0", version()))
     spec = CLUSTER.read_text().partition("\nspec:\n")[2]
     (folder / "values.yaml").write_text(f"{(BY_HAND / 'values.yaml').read_text()}cluster:\n{spec}")
     schema = json.loads((BY_HAND / "values.schema.json").read_text())
@@ -69,6 +71,12 @@ def write(kubectl: Path, folder: Path) -> None:
     for name in names:
         variants = {each: objects.get(name) for each, objects in with_component.items()}
         _write(folder, base.get(name), variants)
+
+
+def version() -> str:
+    """That of the program, which is the chart's as well."""
+    made: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return made
 
 
 def value(component: str) -> str:
@@ -197,14 +205,22 @@ def _filled(node: Any, path: tuple[str, ...]) -> Any:
     """The object with templates for what values set; `path` is without the positions in lists."""
     if template := _template(node, path):
         return template
+    if not path or path == ("spec", "template"):
+        node = {**node, "metadata": _labelled(node)}
     if path == ("spec", "template", "spec"):
         node = {**node, **{key: Template(f"toJson .Values.{key}") for key in OF_PODS}}
     if isinstance(node, list):
         return [_filled(child, path) for child in node]
     if not isinstance(node, dict):
         return node
-    if path[-1:] == ("containers",) and node["name"] in WITH_RESOURCES:
-        node = {**node, "resources": Template(f"toJson .Values.resources.{node['name']}")}
+    if path[-1:] == ("containers",):
+        name = node["name"]
+        own = json.dumps(node["args"]).replace(NAMESPACE, "%namespace%")
+        own = f"fromJsonArray (replace `%namespace%` .Release.Namespace `{own}`)"
+        arguments = f"concat ({own}) (.Values.extraArgs.{name} | default list)"
+        node = {**node, "args": Template(f"{arguments} | toJson"), "env": Template(f"toJson .Values.extraEnv.{name}")}
+        if name in WITH_RESOURCES:
+            node["resources"] = Template(f"toJson .Values.resources.{name}")
     if "replicas" in node and node["replicas"] > 1:
         node = {**node, "replicas": Template(".Values.replicas")}
     return {
@@ -212,12 +228,25 @@ def _filled(node: Any, path: tuple[str, ...]) -> Any:
     }
 
 
+def _labelled(node: Object) -> Object:
+    """The metadata with the labels that values set; of an object, not of a pod's template, with the standard ones."""
+    metadata, kind = node["metadata"], node.get("kind")
+    own = f"fromJson `{json.dumps(metadata.get('labels', {}))}`"
+    if kind is None:
+        labels, annotations = f"merge ({own}) .Values.podLabels", ".Values.podAnnotations"
+    else:
+        of_monitors = ".Values.monitorLabels " if kind in {"ServiceMonitor", "PrometheusRule"} else ""
+        labels = f'merge ({own}) (include "gpu-webhook.labels" . | fromJson) {of_monitors}.Values.commonLabels'
+        annotations = ".Values.serviceAccountAnnotations" if kind == "ServiceAccount" else ""
+    more = {"annotations": Template(f"toJson {annotations}")} if annotations else {}
+    return {**metadata, "labels": Template(f"{labels} | toJson"), **more}
+
+
 def _without_empty(lines: Iterable[str]) -> Iterator[str]:
     """What is empty by default is left out, as in the base."""
     for line in lines:
-        key = line.strip().partition(":")[0]
-        if key in OF_PODS:
-            yield f"{{{{- if .Values.{key} }}}}"
+        if value := _OPTIONAL.fullmatch(line):
+            yield f"{{{{- if {value[1]} }}}}"
             yield line
             yield "{{- end }}"
         else:

@@ -13,6 +13,8 @@ from tests.cluster.binaries import ROOT
 
 MANIFESTS = ROOT / "manifests"
 COMPONENTS = sorted(path.parent.name for path in MANIFESTS.glob("components/*/kustomization.yaml"))
+TOGETHER = [name for name in COMPONENTS if name not in {"own-certificates", "eks", "aks"}]
+"""Those that do not exclude each other."""
 
 Object = dict[str, Any]
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -27,3 +27,8 @@ spec:
   {{- $exempt := dict "systemNamespaces" (include "gpu-webhook.exempt" . | fromJsonArray) }}
   {{- merge $exempt $observe .Values.cluster | toYaml | nindent 2 }}
 {{- end -}}
+
+{{- define "gpu-webhook.labels" -}}
+{{ dict "app.kubernetes.io/instance" .Release.Name "app.kubernetes.io/managed-by" .Release.Service
+  "app.kubernetes.io/version" .Chart.AppVersion "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version) | toJson }}
+{{- end -}}
