@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,22 @@ def _run(command: str, folder: Path) -> str:
     return ran.stdout + ran.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "manifests/README.md", "rules/README.md", "webhook/README.md"])
+PAGES = (
+    *("README.md", "manifests/README.md", "rules/README.md", "webhook/README.md"),
+    *(f".github/{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
+)
+
+
+def test_the_workflow_runs_everything_with_the_oldest_python() -> None:
+    [job] = yaml.safe_load((readme.ROOT / ".github" / "workflows" / "ci.yaml").read_text())["jobs"].values()
+    setup = next(step["with"] for step in job["steps"] if "setup-python" in step.get("uses", ""))
+
+    assert job["steps"][-1] == {"run": ".ci/run"}
+    project = tomllib.loads((readme.ROOT / "pyproject.toml").read_text())["project"]
+    assert f">={setup['python-version']}" == project["requires-python"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_each_link_of_a_page_leads_to_a_file_and_a_heading(page: str) -> None:
     file = readme.ROOT / page
     links = [link for link in re.findall(r"\]\(([^)]+)\)", file.read_text()) if "://" not in link]
