@@ -98,74 +98,43 @@ def to_patch(edits: Iterable[Edit], pod: Mapping[str, Any]) -> list[dict[str, An
 
     The first edit below a mapping or list that the pod lacks creates it; later edits are added to that operation.
     """
-    made: dict[Path, Any] = {}  # what the operations create, by its path
-    there: set[Path] = set()  # mappings and lists that the pod has
+    made: dict[Path, Any] = {}  # the mappings and lists of operations, by their path
     patch: list[dict[str, Any]] = []
     for edit in edits:
         path = edit.path
         if isinstance(edit, Remove):
             patch.append({"op": "remove", "path": pointer(path)})
             continue
-        end = len(path)
-        if not (path[:-1] in there and isinstance(edit, Put)):
-            if made and _filled_in(edit, made):
-                continue
-            end = _end(pod, path)
-            if end == len(path):
-                there.add(path[:-1])
-                if isinstance(edit, Append) and isinstance(at(pod, *path), list):
+        # The last mapping or list on the way that is there already, in the pod or in an operation.
+        holder: Any = pod
+        is_made, end = False, len(path)
+        for depth, step in enumerate(path if isinstance(edit, Append) else path[:-1], 1):
+            inner = holder.get(step) if isinstance(holder, dict) else holder[step]
+            if made and not is_made and path[:depth] in made:
+                inner, is_made = made[path[:depth]], True
+            if inner is None:
+                end = depth
+                break
+            holder = inner
+        else:
+            if isinstance(edit, Append):
+                if is_made:
+                    holder.append(edit.value)
+                else:
                     patch.append({"op": "add", "path": f"{pointer(path)}/-", "value": edit.value})
-                    continue
+                continue
+        # Later edits may change what is put there, and the original belongs to the rule.
+        value = [edit.value] if isinstance(edit, Append) else _copied(edit.value)
+        for step in reversed(path[end:]):
+            value = {step: value}
+        if is_made:
+            holder[path[end - 1]] = value
+            continue
         operation = "replace" if isinstance(path[end - 1], int) else "add"
-        patch.append({"op": operation, "path": pointer(path[:end]), "value": _nested(edit, end, made)})
+        patch.append({"op": operation, "path": pointer(path[:end]), "value": value})
+        if isinstance(value, (dict, list)):
+            made[path[:end]] = value
     return patch
-
-
-def _end(pod: Mapping[str, Any], path: Path) -> int:
-    """How many steps of the path one operation can name: up to the first mapping or list that is missing."""
-    holder: Any = pod
-    for end, step in enumerate(path[:-1], 1):
-        holder = holder.get(step) if isinstance(holder, dict) else holder[step]
-        if holder is None:
-            return end
-    return len(path)
-
-
-def _filled_in(edit: Put | Append, made: dict[Path, Any]) -> bool:
-    """Add the edit to the value of an earlier operation, if that creates what is edited; returns whether it does."""
-    path, last = edit.path, len(edit.path) - 1
-    if isinstance(edit, Append) and path in made:
-        made[path].append(edit.value)
-        return True
-    for depth in range(last, 0, -1):
-        if path[:depth] in made:
-            break
-    else:
-        return False
-    holder = made[path[:depth]]
-    while True:
-        step = path[depth]
-        inner = holder[step] if isinstance(step, int) else holder.get(step)
-        if inner is None or depth == last:
-            break
-        holder, depth = inner, depth + 1
-    if isinstance(edit, Append) and inner is not None:
-        inner.append(edit.value)
-    else:
-        holder[step] = _nested(edit, depth + 1, made)
-    return True
-
-
-def _nested(edit: Put | Append, depth: int, made: dict[Path, Any]) -> Any:
-    """The value to put at the first `depth` steps of the path, with the mappings below, which `made` collects."""
-    value = edit.value
-    if isinstance(edit, Append):
-        value = made[edit.path] = [value]
-    elif isinstance(value, (list, dict)):
-        value = made[edit.path] = _copied(value)  # later edits may change it, and the original belongs to the rule
-    for end in range(len(edit.path) - 1, depth - 1, -1):
-        value = made[edit.path[:end]] = {edit.path[end]: value}
-    return value
 
 
 def _copied(value: Any) -> Any:

@@ -6,7 +6,7 @@ received.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from webhook.core.kube.fields import Append, Edit, Path, Put, at, field_path
 from webhook.core.kube.quantity import listed
@@ -28,9 +28,21 @@ CORE: Final = ("cpu", "memory", "ephemeral-storage")
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 TERMS: Final[Path] = ("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
 
-_SPEC: Final = {"schedulerName": str, "runtimeClassName": str, "terminationGracePeriodSeconds": int}
-_REQUIREMENT: Final[Mapping[str, type]] = {"key": str, "operator": str}
-_TOLERATION: Final[Mapping[str, type]] = {**_REQUIREMENT, "value": str, "effect": str, "tolerationSeconds": int}
+_REQUIREMENT: Final = {"key": str, "operator": str, "values": [str]}
+_TERM: Final = {"matchExpressions": [_REQUIREMENT], "matchFields": [_REQUIREMENT]}
+_SPEC: Final = {
+    "nodeSelector": {},
+    "tolerations": [{"key": str, "operator": str, "value": str, "effect": str, "tolerationSeconds": int}],
+    "resourceClaims": [{}],
+    **dict.fromkeys(("schedulerName", "runtimeClassName"), str),
+    "terminationGracePeriodSeconds": int,
+    "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [_TERM]}}},
+}
+_METADATA: Final[Mapping[str, Any]] = {"labels": {}, "annotations": {}}
+_CONTAINER: Final = {"resources": {"limits": {}, "requests": {}}, "env": [{}]}
+"""The shapes of fields: a type, a list of one shape, or a mapping in which some keys have shapes."""
+
+_SHAPES: Final[Mapping[type, str]] = {str: "a string", int: "a whole number", list: "a list", dict: "an object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,90 +77,50 @@ def read(raw: Mapping[str, Any], namespace: str = "") -> Pod:
 
     A pod that is not stored yet may lack its namespace; `namespace` is that of the review.
     """
-    metadata, spec = _mapping(raw, ("metadata",)), _mapping(raw, ("spec",))
-    # Check the shape of the fields that place a pod; they are read later, and only if it gets a GPU.
-    if "nodeSelector" in spec:
-        _mapping(spec, ("spec", "nodeSelector"))
-    if "tolerations" in spec:
-        for index, toleration in enumerate(_objects(spec, ("spec", "tolerations"))):
-            _check_scalars(toleration, _TOLERATION, ("spec", "tolerations", index))
-    if "resourceClaims" in spec:
-        _objects(spec, ("spec", "resourceClaims"))
-    _check_scalars(spec, _SPEC, ("spec",))
-    if spec.get("affinity") is not None:
-        holder = spec
-        for end in (2, 3, 4):
-            holder = _mapping(holder, TERMS[:end])
-        for index, term in enumerate(_objects(holder, TERMS)):
-            for key in ("matchExpressions", "matchFields"):
-                for place, expression in enumerate(_objects(term, (*TERMS, index, key))):
-                    path: Path = (*TERMS, index, key, place)
-                    _check_scalars(expression, _REQUIREMENT, path)
-                    for number, value in enumerate(_list(expression, (*path, "values"))):
-                        if not isinstance(value, str):
-                            _refuse((*path, "values", number), "a string")
-
-    labels, annotations = _mapping(metadata, ("metadata", "labels")), _mapping(metadata, ("metadata", "annotations"))
+    # The fields that place a pod are read later, and only if it gets a GPU.
+    _check(raw, {"metadata": {}, "spec": _SPEC}, ())
+    metadata, spec = raw.get("metadata") or {}, raw.get("spec") or {}
+    _check(metadata, _METADATA, ("metadata",))
     containers: list[Container] = []
     for section, kind in _LISTS:
-        for index, container in enumerate(_list(spec, ("spec", section)) if spec.get(section) else ()):
+        if not spec.get(section):
+            continue
+        _check(spec, {section: [{}]}, ("spec",))
+        for index, container in enumerate(spec[section]):
             path = ("spec", section, index)
-            if not isinstance(container, dict):
-                _refuse(path, "an object")
-            resources = _mapping(container, (*path, "resources"))
+            _check(container, _CONTAINER, path)
+            resources = container.get("resources") or {}
             sidecar = kind == INIT and container.get("restartPolicy") == "Always"
             containers.append(
                 Container(
                     path=path,
                     kind=SIDECAR if sidecar else kind,
                     name=str(container.get("name", "")),
-                    limits=_mapping(resources, (*path, "resources", "limits")),
-                    requests=_mapping(resources, (*path, "resources", "requests")),
-                    env=_objects(container, (*path, "env")),
+                    limits=resources.get("limits") or {},
+                    requests=resources.get("requests") or {},
+                    env=container.get("env") or (),
                     raw=container,
                 )
             )
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     return Pod(raw, spec, labels, annotations, containers, namespace or str(metadata.get("namespace") or "default"))
 
 
-def _check_scalars(holder: Mapping[str, Any], kinds: Mapping[str, type], path: Path) -> None:
-    for key, kind in kinds.items():
-        value = holder.get(key)
-        if value is not None and not isinstance(value, kind):
-            _refuse((*path, key), "a string" if kind is str else "a whole number")
-
-
-def _mapping(parent: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    value = parent.get(str(path[-1]))
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        _refuse(path, "an object")
-    return value
-
-
-def _list(parent: Mapping[str, Any], path: Path) -> Sequence[Any]:
-    value = parent.get(str(path[-1]))
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        _refuse(path, "a list")
-    return value
-
-
-def _objects(parent: Mapping[str, Any], path: Path) -> Sequence[Mapping[str, Any]]:
-    objects = _list(parent, path)
-    for index, value in enumerate(objects):
-        if not isinstance(value, dict):
-            _refuse((*path, index), "an object")
-    return objects
-
-
-def _refuse(path: Path, shape: str) -> NoReturn:
-    where = field_path(path)
-    raise Refusal(
-        Violation(code="GPU001", path=where, message=f"{where} is not {shape}", fix=f"write {where} as {shape}")
-    )
+def _check(value: Any, shape: Any, path: Path) -> None:
+    """Raise Refusal for a value that has not the shape, or for the first in it; None is no value."""
+    kind: Any = shape if isinstance(shape, type) else type(shape)
+    if not isinstance(value, kind):
+        where, wanted = field_path(path), _SHAPES[kind]
+        message, fix = f"{where} is not {wanted}", f"write {where} as {wanted}"
+        raise Refusal(Violation(code="GPU001", path=where, message=message, fix=fix))
+    if kind is list:
+        for index, element in enumerate(value):
+            if shape[0] or not isinstance(element, dict):
+                _check(element, shape[0], (*path, index))
+    elif kind is dict:
+        for key, inner in shape.items():
+            if key in value and value[key] is not None:
+                _check(value[key], inner, (*path, key))
 
 
 def live(raw: Mapping[str, Any]) -> bool:
