@@ -18,14 +18,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from webhook.core.forms.document import DocumentError, Location, Node, Problem, Section, nearest
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
 
 T = TypeVar("T")
-R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 Schema = dict[str, Any]
 
@@ -340,32 +339,23 @@ class Form(Shape[T_co], Generic[T_co]):
         return self.read(replace(spec, path="spec", key_at=None), Scope(problems, name, context))
 
 
-@overload
-def form(made: type[T], *rules: Rule, groups: Mapping[str, Group] = ..., fallback: T | None = ...) -> Form[T]: ...
-@overload
 def form(
     made: type[T],
-    *rules: Rule,
-    groups: Mapping[str, Group] = ...,
-    complete: Callable[[T, Section, Scope], R],
-    fallback: R | None = ...,
-) -> Form[R]: ...
-def form(
-    made: type[Any],
     *rules: Rule,
     groups: Mapping[str, Group] = MappingProxyType({}),
     complete: Callable[[Any, Section, Scope], Any] = lambda value, *_: value,
     fallback: Any = None,
-) -> Form[Any]:
+) -> Form[T]:
     """The form that the fields of a dataclass declare; `complete` checks or completes what was made of them."""
-    derived = {field.name: field.metadata["derived"] for field in fields(made) if "derived" in field.metadata}
+    attributes = fields(cast("Any", made))
+    derived = {field.name: field.metadata["derived"] for field in attributes if "derived" in field.metadata}
 
     def make(values: Mapping[str, Any], section: Section, scope: Scope) -> Any:
         places = {name: read(section.node, scope) for name, read in derived.items()}
         return complete(made(**values, **places), section, scope)
 
     members: dict[str, list[_Declared]] = {}
-    for attribute in fields(made):
+    for attribute in attributes:
         if "declared" in attribute.metadata:
             group = attribute.metadata["declared"].key.rpartition(".")[0]
             members.setdefault(group or f".{attribute.name}", []).append(_named(attribute.name, attribute))

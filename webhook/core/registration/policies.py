@@ -7,7 +7,6 @@ a mount path is not resolved, and a namespace without a policy is left alone.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -78,6 +77,7 @@ class Family(NamedTuple):
     said        its validations, or its mutations
     conditions  which of the requests it leaves out
     namespaces  the selector of those that it is about; empty: all but the exempt ones
+    action      what becomes of such a request
     """
 
     name: str
@@ -86,18 +86,19 @@ class Family(NamedTuple):
     said: Sequence[Mapping[str, Any]]
     conditions: Sequence[Object] = ()
     namespaces: Mapping[str, Any] = {}
+    action: Action = "deny"
 
 
 def render_validating(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
     """Every policy with its binding, for a server in a namespace."""
-    made: list[Object] = []
-    for family in (_shorthand(rulebook), *_guards(rulebook, namespace)):
-        made += _written("Validating", family, rulebook)
+    families = [_shorthand(rulebook), *_guards(rulebook, namespace)]
+    sections = Bypasses(rulebook).of_names()
     for action in WHAT_BECOMES:
-        families = (_device_names, _ceilings)
-        for family in (family for make in families for family in make(rulebook, action)):
-            made += _written("Validating", family, rulebook, action)
-    return made
+        if _having(rulebook, action):
+            matching = of_pods(rulebook)
+            families.append(_reaching("device-names", [CREATED, CHANGED], matching, sections, rulebook, action))
+        families += _ceilings(rulebook, action)
+    return [made for family in families for made in _written("Validating", family, rulebook)]
 
 
 def filled_in(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Object]]:
@@ -108,14 +109,12 @@ def filled_in(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Obje
     """
     exemptions = [exemption for exemption in rulebook.tenancy.exemptions if at < exemption.expires]
     rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, exemptions=exemptions))
-    sections = Bypasses(rulebook).of_devices()
     reaching = {"name": "may-reach-a-device", "expression": conditions.reaching(rulebook)}
-    reaching_devices = partial(_reaching, "devices", [], [NOT_OF_A_FILE, reaching], sections)
-    families = [
-        (make(rulebook, action), action) for make in (reaching_devices, _deletions) for action in WHAT_BECOMES
-    ]
-    for family, action in [*families, (_claims(rulebook), "deny")]:
-        policy, binding = _written("Validating", family, rulebook, action)
+    matching, sections = [NOT_OF_A_FILE, reaching], Bypasses(rulebook).of_devices()
+    families = [_reaching("devices", [], matching, sections, rulebook, action) for action in WHAT_BECOMES]
+    families += [_deletions(rulebook, action) for action in WHAT_BECOMES]
+    for family in [*families, _claims(rulebook)]:
+        policy, binding = _written("Validating", family, rulebook)
         written = {key: policy["spec"][key] for key in ("matchConditions", "variables", "validations")}
         acts = ["Warn"] if rulebook.tenancy.observing else binding["spec"]["validationActions"]
         bound = {"matchResources": binding["spec"]["matchResources"], "validationActions": acts}
@@ -177,17 +176,17 @@ object.spec.?{section}.orValue([]).transformList(index, holder, !({old}),
     yield from _written("Mutating", family, rulebook)
 
 
-def _written(kind: str, family: Family, rulebook: Rulebook, action: Action = "deny") -> Iterator[Object]:
+def _written(kind: str, family: Family, rulebook: Rulebook) -> Iterator[Object]:
     """The policy, which refuses a request, warns of it or changes the pod, and its binding.
 
     A mutating one runs again once a webhook has added a container. Both leave the exempt namespaces out.
     """
-    name = f"gpu-webhook-{family.name}{'' if action == 'deny' else f'-{action}'}"
+    name = f"gpu-webhook-{family.name}{'' if family.action == 'deny' else f'-{family.action}'}"
     does: Object = {"mutations": [*family.said], "reinvocationPolicy": "IfNeeded"}
     binds: Object = {}
     if kind == "Validating":
         does = {"validations": [{**validation, "reason": "Forbidden"} for validation in family.said]}
-        binds = {"validationActions": [action.capitalize()]}
+        binds = {"validationActions": [family.action.capitalize()]}
     policy = {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [*family.rules]},
@@ -378,20 +377,25 @@ def _asks_in_shorthand() -> str:
 
 def _asks(rulebook: Rulebook) -> str:
     """Whether a pod asks for a device in any way, whoever is to translate it; an amount of nothing does not."""
-    vendors = list_literal(_vendors(rulebook))
-    heads = sorted({slot.partition("{")[0] for by_key in rulebook.slots.values() for slot in by_key})
-    slots = f"{list_literal(heads)}.exists(head, key.startsWith(head)) && !entries[key].matches({NOTHING})"
-    by_slot = f"[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,\n{indented(slots)}))"
+    fits = f"!(name in {[*CORE]}) && amounts[name] != '0' && {_of_a_vendor(rulebook)}"
     return f"""\
 object.spec.?resourceClaims.orValue([]).size() > 0 ||
-{_amounts(f"!(name in {[*CORE]}) && amounts[name] != '0' && {vendors}.exists(vendor, name.startsWith(vendor))")} ||
-{_asks_in_shorthand()}{f" ||{chr(10)}{by_slot}" if heads else ""}"""
+{_amounts(fits)} ||
+{_asks_in_shorthand()}{_by_slot(rulebook, f" && !entries[key].matches({NOTHING})")}"""
 
 
-def _vendors(rulebook: Rulebook) -> list[str]:
-    """How the names of resources that may be devices begin."""
+def _of_a_vendor(rulebook: Rulebook) -> str:
+    """Whether a `name` begins as those of resources that may be devices."""
     domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
-    return sorted({f"{domain}/" for domain in domains} | {locations.DEVICE_CLASS})
+    vendors = sorted({f"{domain}/" for domain in domains} | {locations.DEVICE_CLASS})
+    return f"{list_literal(vendors)}.exists(vendor, name.startsWith(vendor))"
+
+
+def _by_slot(rulebook: Rulebook, asks: str = "") -> str:
+    """Or whether a pod has a key by which a back end is asked, and it `asks`; nothing if there are no such keys."""
+    heads = sorted({slot.partition("{")[0] for by_key in rulebook.slots.values() for slot in by_key})
+    keys = indented(f"{list_literal(heads)}.exists(head, key.startsWith(head)){asks}")
+    return f" ||\n[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,\n{keys}))" if heads else ""
 
 
 def carries(rulebook: Rulebook) -> Mapping[str, str]:
@@ -400,15 +404,11 @@ def carries(rulebook: Rulebook) -> Mapping[str, str]:
     That is by a vendor's resource, or by a key by which a back end is asked. A resource that no rule knows counts if
     the pod has the note of a translation, as at /validate.
     """
-    vendors = list_literal(_vendors(rulebook))
     unknown = f"!(name in {list_literal(CORE)}) && !name.startsWith('hugepages-')"
-    heads = sorted({slot.partition("{")[0] for by_key in rulebook.slots.values() for slot in by_key})
-    keys = indented(f"{list_literal(heads)}.exists(head, key.startsWith(head))")
-    slots = f" ||\n[{LABELS}, {ANNOTATIONS}].exists(entries, entries.exists(key,\n{keys}))" if heads else ""
     by_resource = f"""\
-{_amounts(f"{vendors}.exists(vendor, name.startsWith(vendor))")} ||
+{_amounts(_of_a_vendor(rulebook))} ||
 ('{locations.NOTE}' in {ANNOTATIONS} &&
-{indented(_amounts(unknown))}){slots}"""
+{indented(_amounts(unknown))}){_by_slot(rulebook)}"""
     return {"byResource": by_resource, "served": "has(object.spec.resourceClaims) || variables.byResource"}
 
 
@@ -454,13 +454,6 @@ def _guards(rulebook: Rulebook, namespace: str) -> Iterator[Family]:
     yield Family("ledgers", [ledgers], {}, [settled])
 
 
-def _device_names(rulebook: Rulebook, action: Action) -> Iterator[Family]:
-    """A pod that reaches devices beside those that it asks for, by what the webhook is asked about, too."""
-    sections = Bypasses(rulebook).of_names()
-    if _having(rulebook, action):
-        yield _reaching("device-names", [CREATED, CHANGED], of_pods(rulebook), sections, rulebook, action)
-
-
 def _reaching(
     name: str,
     rules: Sequence[Object],
@@ -484,7 +477,7 @@ def _reaching(
             applies = "variables.tenant" + (f" || variables.policy in {list_literal(strict)}" if strict else "")
             holds = f"!({applies}) || variables.{section}.size() == 0"
             refused.append({"expression": holds, "messageExpression": text, "message": message})
-    return Family(name, rules, variables, refused, matching, _namespaces_having(rulebook, action))
+    return Family(name, rules, variables, refused, matching, _namespaces_having(rulebook, action), action)
 
 
 def _deletions(rulebook: Rulebook, action: Action) -> Family:
@@ -507,7 +500,8 @@ def _deletions(rulebook: Rulebook, action: Action) -> Family:
     message = "[GPU117] a grace period of 0 would free the quota while the pod runs on: leave out --force, or grant"
     message += " 1 s or more; if the node of the pod is gone, ask an operator of the cluster to delete the pod"
     refused, selector = {"expression": let, "message": message}, _namespaces_having(rulebook, action, "quota")
-    return Family("deletions", (), policy_holding(rulebook.tenancy), [refused], [at_once, by_a_person], selector)
+    variables = policy_holding(rulebook.tenancy)
+    return Family("deletions", (), variables, [refused], [at_once, by_a_person], selector, action)
 
 
 def _claims(rulebook: Rulebook) -> Family:
@@ -588,7 +582,7 @@ def _ceilings(rulebook: Rulebook, action: Action) -> Iterator[Family]:
             holds = f"{spared_by_exemption(rulebook.tenancy, scope)} ||\n!({exceeded[scope]})"
             refused.append({"expression": holds, "messageExpression": number + lets, "message": message})
     if refused:
-        yield Family("ceilings", [CREATED], variables, refused, of_pods(rulebook))
+        yield Family("ceilings", [CREATED], variables, refused, of_pods(rulebook), action=action)
 
 
 def whole_devices(rulebook: Rulebook) -> list[str]:

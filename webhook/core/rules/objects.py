@@ -396,6 +396,9 @@ class _Read:
         return Mode(name=self.devices, when=when, at=at, limits=self.resources, amounts=self.resources)
 
 
+_READ: Final[forms.Form[Any]] = form(_Read, complete=_Read.mode)
+
+
 def _read_asks(node: Node, scope: forms.Scope) -> Mapping[str, str]:
     for key, value in node.items():
         if key not in KEYS:
@@ -458,7 +461,7 @@ class ClaimSourceSpec:
         default=(),
     )
     reads: Sequence[Mode] = required(
-        list_of(form(_Read, complete=_Read.mode), _EMPTY),
+        list_of(_READ, _EMPTY),
         "What resources of a claim mean. The first that fits is taken.",
     )
     names: Mapping[str, tuple[str, ...]] = optional(

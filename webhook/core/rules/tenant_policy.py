@@ -168,9 +168,8 @@ def _models(node: Node, scope: forms.Scope) -> Tally:
     return held
 
 
-_OF_MODELS: Final = map_of(
-    form(_Limits, forms.any_of("devices", "memory"), complete=_Limits.amounts), minProperties=1
-)
+_AMOUNTS: Final[forms.Form[Any]] = form(_Limits, forms.any_of("devices", "memory"), complete=_Limits.amounts)
+_OF_MODELS: Final = map_of(_AMOUNTS, minProperties=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,11 +181,14 @@ class _Hard(_Limits):
     )
 
 
+_HARD: Final[forms.Form[Any]] = form(_Hard, complete=lambda hard, *at: {**hard.amounts(*at), **hard.models})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     """What all live pods of the tenant may hold together."""
 
-    hard: Tally = forms.embedded(form(_Hard, complete=lambda hard, *at: {**hard.amounts(*at), **hard.models}))
+    hard: Tally = forms.embedded(_HARD)
     action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
     rule: str = derived(forms.line, default="")
 
