@@ -18,7 +18,6 @@ from webhook.core.policy import device_access, limits
 from webhook.core.policy.membership import ACCOUNT, NAME_LABEL, platform_accounts, selects
 from webhook.core.quota import tally
 from webhook.core.registration import conditions
-from webhook.core.registration.bypasses import NEW_CONTAINERS, Bypasses
 from webhook.core.registration.conditions import any_of, indented, like, list_literal, literal
 from webhook.core.registration.configurations import Object, not_exempt
 from webhook.core.request import AMOUNTS, ASKING, PREFIX
@@ -92,7 +91,7 @@ class Family(NamedTuple):
 def render_validating(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
     """Every policy with its binding, for a server in a namespace."""
     families = [_shorthand(rulebook), *_guards(rulebook, namespace)]
-    sections = Bypasses(rulebook).of_names()
+    sections = conditions.Bypasses(rulebook).of_names()
     for action in WHAT_BECOMES:
         if _having(rulebook, action):
             matching = of_pods(rulebook)
@@ -110,7 +109,7 @@ def filled_in(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Obje
     exemptions = [exemption for exemption in rulebook.tenancy.exemptions if at < exemption.expires]
     rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, exemptions=exemptions))
     reaching = {"name": "may-reach-a-device", "expression": conditions.reaching(rulebook)}
-    matching, sections = [NOT_OF_A_FILE, reaching], Bypasses(rulebook).of_devices()
+    matching, sections = [NOT_OF_A_FILE, reaching], conditions.Bypasses(rulebook).of_devices()
     families = [_reaching("devices", [], matching, sections, rulebook, action) for action in WHAT_BECOMES]
     families += [_deletions(rulebook, action) for action in WHAT_BECOMES]
     for family in [*families, _claims(rulebook)]:
@@ -465,7 +464,7 @@ def _reaching(
     """A family that refuses what is in some sections, in the namespaces that have the action."""
     tenant, without = of_tenants(rulebook, action) or "false", _without_devices(rulebook, action)
     variables = {**policy_holding(rulebook.tenancy), "tenant": tenant}
-    variables |= {"containers": NEW_CONTAINERS, **carries(rulebook), **sections}
+    variables |= {"containers": conditions.NEW_CONTAINERS, **carries(rulebook), **sections}
     reaches = f"may give devices that the pod does not ask for, {device_access.UNCOUNTED}; {device_access.FIX}"
     refused = []
     for section, kind in _KINDS.items():
