@@ -102,7 +102,7 @@ def _can(what: str, words: Sequence[Mapping[str, str]], backend: Backend, alone:
 
 
 def _served(what: str, words: Sequence[Mapping[str, str]], card: Card, backend: Backend, alone: Rulebook) -> bool:
-    known = replace(alone, surroundings=Surroundings(cards={backend.name: card}))
+    known = replace(alone, surroundings=Surroundings(cards={backend.name: [card]}))
     example = _telling(backend)  # with whatever else such a pod has to have
     pods = (examples.pod_of(replace(example, ask=ask)) for ask in _asks(what, words, card, backend))
     plans = (plan.make(pod.read(raw), known) for raw in pods)

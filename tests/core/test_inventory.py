@@ -70,9 +70,10 @@ def test_a_node_cut_down_to_what_rules_ask_of_it_reads_the_same() -> None:
 
 
 def told(rulebook: Rulebook, *nodes: Object) -> tuple[dict[str, str], set[str]]:
-    """The model that each back end is known to have, and the back ends that are there."""
+    """The models that each back end is known to have, and the back ends that are there."""
     surroundings = inventory.surroundings(inventory.read(nodes, rulebook))
-    return {name: card.model for name, card in surroundings.cards.items()}, {*(surroundings.present or ())}
+    models = {name: " ".join(card.model for card in cards) for name, cards in surroundings.cards.items()}
+    return models, {*(surroundings.present or ())}
 
 
 def test_the_card_that_every_node_has_is_known_to_be_the_back_ends() -> None:
@@ -85,12 +86,13 @@ def test_the_card_that_every_node_has_is_known_to_be_the_back_ends() -> None:
     assert told(TWINS, *nodes) == ({"nvidia-gpu": "T4", "twin": "T4"}, {"nvidia-gpu", "twin", "amd-gpu"})
 
 
-def test_where_nodes_differ_or_one_card_is_unknown_no_card_is_known() -> None:
+def test_where_nodes_differ_all_cards_are_known_and_where_one_is_unknown_none() -> None:
     known, other, unknown = (
         node({"nvidia.com/gpu": "1"}, labels, name=name) for name, labels in (("a", T4), ("b", A100), ("c", {}))
     )
 
-    assert told(NVIDIA, known, other) == told(NVIDIA, known, unknown) == ({}, {"nvidia-gpu"})
+    assert told(NVIDIA, known, other) == ({"nvidia-gpu": "A100-80GB T4"}, {"nvidia-gpu"})
+    assert told(NVIDIA, known, other, unknown) == ({}, {"nvidia-gpu"})
 
 
 def test_a_pool_scaled_to_zero_is_nobodys_node() -> None:

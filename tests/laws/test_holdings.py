@@ -4,16 +4,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import builders
 from tests.cases.served import as_served
 from tests.core.policy.tenants import held
-from tests.laws import clusters, every
+from tests.edited import edited
+from tests.laws import asking, clusters, every, tried
 from tests.laws.asking import Asking
 from tests.laws.outcome import stored
 from webhook.cli import explanation
 from webhook.core.backends.charge import charge
 from webhook.core.kube import pod
+from webhook.core.plan import plan
 from webhook.core.plan.choose import Assignment
 from webhook.core.policy import usage
 from webhook.core.rules.rulebook import Rulebook, Surroundings
@@ -24,7 +29,7 @@ CARDS = ("T4", "A100-40GB", "H200", "MI300X", "Ascend910B4")
 def _around(rulebook: Rulebook, model: str) -> Rulebook:
     """The rulebook where only the nodes tell the card, and all of every back end that can have it have this one."""
     card = clusters.device(model)
-    having = {name: card for name, backend in rulebook.backends.items() if backend.serves(card)}
+    having = {name: [card] for name, backend in rulebook.backends.items() if backend.serves(card)}
     return replace(_unsaid(rulebook), surroundings=Surroundings(cards=having, present=frozenset(having)))
 
 
@@ -74,6 +79,34 @@ def test_a_stored_pod_counts_what_was_charged_for_it(asked: Asking) -> bool:
     more = counted.keys() == charged.keys() and all(counted[name] >= charged[name] for name in charged)
     assert untold or ((asked.backend, asked.cluster) in SLICED and more)
     return True
+
+
+def _sized(models: str, memory: str, rulebook: Rulebook) -> Mapping[str, Fraction] | None:
+    """What a stored pod counts that asks for a size and a bit of the compute of one of these models, if any can."""
+    words = {"gpu-memory": memory, "gpu-cores": "1"}
+    annotations = {f"gpu-webhook.io/{key.removeprefix('gpu-')}": text for key, text in words.items()}
+    raw = builders.pod(annotations={**annotations, "gpu-webhook.io/model": models})
+    planned = plan.make(pod.read(raw), rulebook)
+    return None if planned.violations else held(as_served(edited(planned.edits, raw)), rulebook).tally
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("backend", ["hami-vgpu", "volcano-vgpu", "kai", "aliyun-gpushare", "tencent-qgpu"])
+@tried(60)
+@given(st.lists(st.integers(0, 999), min_size=2, max_size=4), asking.SIZES)
+def test_a_size_on_any_of_several_cards_counts_the_most_that_it_counts_on_one(
+    backend: str, places: list[int], memory: str
+) -> None:
+    rulebook = clusters.knowing(backend, None)
+    cards = clusters.cards(backend)
+    models = [cards[place % len(cards)].model for place in places]
+    together = _sized(",".join(models), memory, rulebook)
+    alone = [count for model in models if (count := _sized(model, memory, rulebook)) is not None]
+
+    if together is not None:
+        most = max(count["devices"] for count in alone)
+        # One that is too small by itself may be the name of a part of another.
+        assert together["devices"] >= most if len(alone) < len(models) else together["devices"] == most
 
 
 @every.backend(16, least=1, also=[st.sampled_from(CARDS), st.sampled_from(CARDS)])

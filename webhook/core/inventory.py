@@ -130,15 +130,14 @@ def pruned(raw: Mapping[str, Any], labels: card_models.Labels, rulebook: Ruleboo
 
 
 def surroundings(inventory: Inventory) -> Surroundings:
-    """What the inventory tells the choice of a back end: who has nodes, and who has one card only.
+    """What the inventory tells the choice of a back end: who has nodes, and with which cards.
 
     What exists is given in all, and of each card model where every card is known; nothing where an amount is unknown.
     """
-    models: dict[str, dict[str | None, Card | None]] = {}
+    models: dict[str, dict[str, Card | None]] = {}
     for node in inventory.nodes.values():
         for backend, card in node.cards.items():
-            models.setdefault(backend, {})[card.model if card else None] = card
-    same = {backend: next(iter(cards.values())) for backend, cards in models.items() if len(cards) == 1}
+            models.setdefault(backend, {})[card.model if card else ""] = card
     offers = [offer for node in inventory.nodes.values() for offer in node.offers.values()]
     named = all(offer.card is not None for offer in offers)
     exists: list[tally.Tally] = []
@@ -152,7 +151,11 @@ def surroundings(inventory: Inventory) -> Surroundings:
                 if card is not None and named:
                     exists.append({tally.key(what, card.model): Fraction(amount or 0)})
     return Surroundings(
-        cards={backend: card for backend, card in same.items() if card is not None},
+        cards={
+            backend: [card for _, card in sorted(cards.items()) if card]
+            for backend, cards in models.items()
+            if all(cards)
+        },
         present=frozenset(name for node in inventory.nodes.values() for name in node.belongs),
         exists=tally.total(exists),
     )

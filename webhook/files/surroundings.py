@@ -57,6 +57,7 @@ def concluded(rulebook: Rulebook, objects_there: Mapping[str, Sequence[Mapping[s
 def describe(around: Surroundings) -> str:
     """What is known, for a log: `nodes of hami-vgpu (T4) and amd-gpu; 3 claims.example.com`."""
     names = sorted(around.present or ())
-    cards = {name: f" ({around.cards[name].model})" if name in around.cards else "" for name in names}
-    nodes = f"nodes of {' and '.join(name + cards[name] for name in names)}" if names else "no nodes with devices"
+    cards = {name: f" ({', '.join(card.model for card in there)})" for name, there in around.cards.items() if there}
+    there = " and ".join(f"{name}{cards.get(name, '')}" for name in names)
+    nodes = f"nodes of {there}" if names else "no nodes with devices"
     return "; ".join([nodes, *(f"{len(objects)} {kind}" for kind, objects in around.objects.items())])

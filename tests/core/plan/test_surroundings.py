@@ -83,7 +83,7 @@ modes:
 
 def test_a_share_is_of_the_card_that_all_nodes_of_the_back_end_have() -> None:
     book = acme.rulebook(SIZED)
-    known = replace(book, surroundings=Surroundings(cards={"acme": book.devices["t4"]}))
+    known = replace(book, surroundings=Surroundings(cards={"acme": [book.devices["t4"]]}))
 
     [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5"})), known).assignments
 
@@ -92,7 +92,7 @@ def test_a_share_is_of_the_card_that_all_nodes_of_the_back_end_have() -> None:
 
 def test_the_model_asked_for_counts_before_the_card_of_the_nodes() -> None:
     book = acme.rulebook(SIZED + "inject: {nodeAffinity: {acme.example/model: {model: {}}}}")
-    known = replace(book, surroundings=Surroundings(cards={"acme": book.devices["t4"]}))
+    known = replace(book, surroundings=Surroundings(cards={"acme": [book.devices["t4"]]}))
 
     [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5", "gpu-model": "A100-40GB"})), known).assignments
 

@@ -15,7 +15,7 @@ from tests.edited import edited
 from tests.laws import clusters
 from webhook.core.interpret import locations
 from webhook.core.kube import pod
-from webhook.core.plan import plan
+from webhook.core.plan import allocation, plan
 from webhook.core.policy import usage
 from webhook.core.quota import tally
 from webhook.core.rules.rulebook import Rulebook, Surroundings, index, with_only
@@ -150,8 +150,8 @@ def test_pods_that_are_over_do_not_count(status: Object | None, *, live: bool) -
 
 
 def _on(model: str | None) -> Rulebook:
-    """The cluster whose nodes of HAMi all have one card; None: nobody knows."""
-    cards = {"hami-vgpu": RULES.devices[model.lower()]} if model else {}
+    """The cluster whose nodes of HAMi have these cards; None: nobody knows."""
+    cards = {"hami-vgpu": [RULES.devices[name.lower()] for name in model.split(",")]} if model else {}
     return replace(RULES, surroundings=Surroundings(cards=cards))
 
 
@@ -165,6 +165,22 @@ def test_the_card_that_only_the_nodes_tell_is_kept_on_the_pod() -> None:
     assert _counted(made, _on("A100-80GB")) == _counted(made, _on(None)) == _counted(made, _on("T4"))
     assert _counted(made) == {"devices": "0.2", "devices/T4": "0.2", "memory": "3Gi", "memory/T4": "3Gi"}
     assert _made(made, _on("T4")) == made
+
+
+def test_of_several_cards_of_the_nodes_the_one_counts_that_it_is_most_of() -> None:
+    made = _made(SIZE, _on("A100-80GB,T4"))
+
+    assert made["metadata"]["annotations"][locations.CARD] == "A100-80GB,T4"
+    assert _counted(made, _on("A100-80GB")) == _counted(made, _on(None)) == {"devices": "0.2", "memory": "3Gi"}
+    assert _made(made, _on("A100-80GB,T4")) == made
+
+
+def test_of_any_number_of_notes_by_authors_few_are_remembered() -> None:
+    rulebook = replace(RULES)
+    for number in range(3 * allocation.MOST_NOTES):
+        held(_with({GPU: "1"}, {}, {locations.CARD: f"T4,{number}"}), rulebook)
+
+    assert len(rulebook.cache[Surroundings]) <= allocation.MOST_NOTES
 
 
 @pytest.mark.parametrize(

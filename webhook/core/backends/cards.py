@@ -199,7 +199,7 @@ def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[
             modes = [mode for mode in owner.modes if card.profiles or mode.when.devices != "profile"]
             if modes and (alone or any(mode.selects in ways for mode in modes)):
                 served.add(card.model)
-    present = [card.model for card in rulebook.surroundings.cards.values()]
+    present = [card.model for cards in rulebook.surroundings.cards.values() for card in cards]
     models = [*dict.fromkeys(model for model in present if model in served), *sorted(served.difference(present))]
     rulebook.cache[key] = models
     return models

@@ -107,22 +107,32 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
 
 
 def find_card(models: Sequence[str], rulebook: Rulebook, backend: Backend) -> Card | None:
-    """The card whose size counts: the requested model, else the cluster's, else the one that all its nodes have.
-
-    The cluster's card counts if the back end serves cards of its vendor. None if the card is unknown, or several
-    sizes are possible.
-    """
-    if not models:
-        if backend.card is not None:
-            return backend.card
-        device = rulebook.cluster.device
-        card = None if device is None else rulebook.devices[device.lower()]
-        # A vGPU of the cluster's card is a model of its own, so only the vendor has to be the same.
-        foreign = card is not None and backend.vendors and card.vendor not in backend.vendors
-        return rulebook.surroundings.cards.get(backend.name) if foreign or card is None else card
-    first, *others = [rulebook.devices[model.lower()] for model in models]
+    """The card whose size counts; None if it is unknown, or several sizes are possible."""
+    possible = possible_cards(models, rulebook, backend)
+    if not possible or (len(possible) > 1 and not models):
+        return None
+    first, *others = possible
     alike = (first.memory, first.tflops, first.profiles)
     return first if all((card.memory, card.tflops, card.profiles) == alike for card in others) else None
+
+
+def possible_cards(models: Sequence[str], rulebook: Rulebook, backend: Backend) -> Sequence[Card]:
+    """The cards of which a request gets one; empty if it may be any.
+
+    They are those of the requested models, else the cluster's, if the back end serves cards of its vendor, else those
+    that its nodes have, else those that its rule names.
+    """
+    if models:
+        return [rulebook.devices[model.lower()] for model in models]
+    if backend.card is not None:
+        return [backend.card]
+    device = rulebook.cluster.device
+    card = None if device is None else rulebook.devices[device.lower()]
+    # A vGPU of the cluster's card is a model of its own, so only the vendor has to be the same.
+    if card is not None and (not backend.vendors or card.vendor in backend.vendors):
+        return [card]
+    there = rulebook.surroundings.cards.get(backend.name, ())
+    return there or (cards.card_served(backend, rulebook) if backend.models else ())
 
 
 def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:

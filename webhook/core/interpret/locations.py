@@ -38,7 +38,7 @@ NOTE: Final = PREFIX + "translated"
 """An annotation that tells people of the translation, `gpu=0.3 -> hami-vgpu`. No decision trusts it."""
 
 CARD: Final = PREFIX + "card"
-"""An annotation that keeps the card that all nodes had when the pod was created, if nothing else tells the card.
+"""An annotation that keeps the cards that nodes had when the pod was created, if nothing else tells the card.
 /mutate replaces or removes a value of the pod's author."""
 
 _QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in KEYS}

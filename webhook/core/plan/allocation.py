@@ -36,23 +36,30 @@ class Allocation(NamedTuple):
     measure: Measure
 
 
+MOST_NOTES: Final = 256
+"""For how many different notes of cards a rulebook is kept: an author can write any note."""
+
 CardOnNode = Callable[[Backend], Recognised]
 """The card that a container of a back end gets, and the partition that all cards of the node are cut into."""
 
 
 def lasting_rulebook(pod: Pod, rulebook: Rulebook) -> Rulebook:
-    """The rulebook without surroundings, but with the card that /mutate noted on the pod.
+    """The rulebook without surroundings, but with the cards that /mutate noted on the pod.
 
     What a pod counts must not change with the nodes of the cluster, nor with the claims that the pod names.
     """
-    card = rulebook.devices.get(str(pod.annotations.get(locations.CARD, "")).lower())
-    key = (Surroundings, card and card.model)
-    lasting: Rulebook | None = rulebook.cache.get(key)
-    if lasting is None:
-        noted = {backend.name: card for backend in rulebook.enabled if backend.serves(card)} if card else {}
-        lasting = replace(rulebook, surroundings=Surroundings(cards=noted), sources=())
-        rulebook.cache[key] = lasting
-    return lasting
+    note = str(pod.annotations.get(locations.CARD, "")).lower()
+    lasting: dict[str, Rulebook] = rulebook.cache.setdefault(Surroundings, {})
+    if note not in lasting:
+        if len(lasting) >= MOST_NOTES:
+            lasting.clear()
+        noted = [rulebook.devices.get(model) for model in note.split(",")]
+        by_backend = {
+            backend.name: [card for card in noted if card and backend.serves(card)]
+            for backend in (rulebook.enabled if all(noted) else ())
+        }
+        lasting[note] = replace(rulebook, surroundings=Surroundings(cards=by_backend), sources=())
+    return lasting[note]
 
 
 # What a container has: by its shorthand, by its resources, by its claims, and the most that it may have.
@@ -230,30 +237,27 @@ def measure(
     modes: Sequence[Mode],
     rulebook: Rulebook,
 ) -> Measure:
-    """What a request counts as; on an unknown card the largest of those that it may be.
+    """What a request counts as: of each amount the largest on any card that it may get.
 
     A part whose compute the back end could limit, and does not, counts whole devices, as it may take all of it.
     """
-    models = demand.models
-    measured = charge.asked(request, card)
-    if card is None and request.profile is not None:
-        having = [other for other in card_served(backend, rulebook) if request.profile in other.profiles]
-        could_be = [other for other in having if not models or other.model in models] or having
-        measured = reduce(Measure.at_least, [charge.asked(request, other) for other in could_be] or [measured])
-    elif card is None:
-        sizes = [charge.asked(request, rulebook.devices[model.lower()]).memory for model in models]
-        measured = replace(measured, memory=max(sizes), unsized=Fraction(0)) if sizes else measured
-        if request.devices == "part" and all(mode.when.devices == "profile" for mode in modes):
-            for other in card_served(backend, rulebook):
-                if not models or other.model in models:
-                    with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
-                        cut = translate.smallest_partition(request, other, backend)
-                        measured = measured.at_least(charge.asked(cut, other))
+    cards: Sequence[Card | None] = [card] if card else translate.possible_cards(demand.models, rulebook, backend)
+    cards = [*cards, *choose.lookalike_cards(demand.models, modes, rulebook)]
+    able = [card for card in cards if card] or card_served(backend, rulebook)
+    if request.profile is not None:
+        having = [other for other in able if request.profile in other.profiles]
+    else:  # no card gives more than its nominal memory
+        having = [other for other in able if (request.memory or 0) <= other.nominal] if cards else []
+    measured = reduce(Measure.at_least, [charge.asked(request, other) for other in having or cards or [None]])
+    if card is None and request.devices == "part" and all(mode.when.devices == "profile" for mode in modes):
+        for other in able:
+            with suppress(CannotExpressError):  # the share becomes a partition; which one depends on the card
+                cut = translate.smallest_partition(request, other, backend)
+                measured = measured.at_least(charge.asked(cut, other))
     is_limited = request.cores or request.tflops or any("share" in mode.verbs for mode in modes)
     if request.devices == "part" and backend.limits_compute and not is_limited:
         measured = measured.at_least(Measure(devices=Fraction(request.count)))
-    others = choose.lookalike_cards(models, modes, rulebook)
-    return reduce(Measure.at_least, (charge.asked(request, other) for other in others), measured)
+    return measured
 
 
 def possible_models(

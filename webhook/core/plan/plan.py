@@ -178,20 +178,20 @@ def _annotations(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
         if pod.annotations.get(key) != kept and (key == locations.NOTE or key not in pod.annotations):
             edits.append(Put(("metadata", "annotations", key), kept))
 
-    # The card that only the present nodes tell: what the pod counts must not change with the nodes later. It is noted
-    # only if it is the same for all containers that name no model, as one annotation cannot name two cards.
+    # The cards that only the present nodes tell: what the pod counts must not change with the nodes later. They are
+    # noted only if they are the same for all containers that name no model, as one annotation is for all of them.
     cards, present = rulebook.surroundings.cards, pod.annotations.get(locations.CARD)
     if not cards and present is None:
         return edits
     bare = replace(rulebook, surroundings=Surroundings())
     backends = [assignment.backend for assignment in plan.assignments if "gpu-model" not in assignment.demand.stated]
-    told = [cards.get(backend.name) for backend in backends if find_card((), bare, backend) is None]
-    models = {card.model if card else None for card in told}
-    model = next(iter(models)) if len(models) == 1 else None
+    told = [cards.get(backend.name, ()) for backend in backends if find_card((), bare, backend) is None]
+    lists = {",".join(card.model for card in there) for there in told}
+    note = lists.pop() if len(lists) == 1 else ""
     path: Path = ("metadata", "annotations", locations.CARD)
-    if model is not None and present != model:
-        edits.append(Put(path, model))
-    elif model is None and present is not None and any(demand.anything for demand in plan.interpretation.asked):
+    if note and present != note:
+        edits.append(Put(path, note))
+    elif not note and present is not None and any(demand.anything for demand in plan.interpretation.asked):
         edits.append(Remove(path))  # a note of the pod's author
     return edits
 

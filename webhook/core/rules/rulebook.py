@@ -59,14 +59,14 @@ class Resource:
 class Surroundings:
     """What is known of the cluster beside its rules; empty where no watcher runs.
 
-    cards      by back end, the card that every node of it has; no entry where nodes differ or there are none
+    cards      by back end, the cards that its nodes have; no entry where one is unknown or there are none
     present    the back ends that some node belongs to; None if no node is known at all
     exists     what all nodes have together; what is not known of one of them has no key
     objects    claims and their classes, as they are in the API: by the name of their kind, then by namespace and
                name. A kind that is not watched has no entry
     """
 
-    cards: Mapping[str, Card] = field(default_factory=dict)
+    cards: Mapping[str, Sequence[Card]] = field(default_factory=dict)
     present: frozenset[str] | None = None
     exists: Tally = field(default_factory=dict)
     objects: Mapping[str, Mapping[tuple[str, str], Mapping[str, Any]]] = field(default_factory=dict)
