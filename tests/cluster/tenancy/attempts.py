@@ -94,6 +94,12 @@ def runtime_classes() -> Iterator[dict[str, Any]]:
         yield made
 
 
+def resources() -> Iterator[dict[str, Any]]:
+    for each in names("resources"):
+        yield trying(resources=limits(**{one(each.name): "1"}))
+        yield trying("initContainers", resources=limits(**{one(each.name): "1"}))
+
+
 def past_ceilings() -> Iterator[dict[str, Any]]:
     """Where a container may have two whole devices, and a pod three."""
     two, three = (limits(**{"amd.com/gpu": str(count)}) for count in (2, 3))

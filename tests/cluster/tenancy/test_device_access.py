@@ -36,6 +36,7 @@ def test_no_protected_name_gives_a_tenant_a_gpu(mine: Client, capsys: pytest.Cap
         "variables": [*attempts.variables()],
         "annotations and labels": [*attempts.metadata()],
         "host paths": [*attempts.host_paths()],
+        "resources": [*attempts.resources()],
         "mounts": [*attempts.mounts()],
         "privileges": [*attempts.privileges()],
         "runtime classes": [*attempts.runtime_classes()],

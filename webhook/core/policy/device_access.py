@@ -142,8 +142,14 @@ def find(pod: Pod, served: Served, rulebook: Rulebook) -> Iterator[Bypass]:
 
 
 def _of_container(container: Container, backend: str | None, names: Mapping[str, ProtectedNames]) -> Iterator[Bypass]:
-    """Its variables and mounts."""
+    """Its resources, variables and mounts."""
     backends = [backend] if backend else []
+    amounts = {**container.requests, **container.limits}
+    for name, amount in amounts.items() if container.kind != pod.EPHEMERAL else ():
+        protected = names["resources"].find(name)
+        if protected and not protected.allows(text_of(amount), backends):
+            path: Path = (*container.path, "resources", "limits" if name in container.limits else "requests", name)
+            yield Bypass(path, f'the resource {shown(name)} of the container "{container.name}"', protected)
     for index, variable in enumerate(container.env):
         name = str(variable.get("name"))
         protected = names["env"].find(name)
@@ -156,7 +162,7 @@ def _of_container(container: Container, backend: str | None, names: Mapping[str,
                 break
         if protected.allows(value, backends):
             continue
-        path: Path = (*container.path, "env", index)
+        path = (*container.path, "env", index)
         edit: Edit = Remove(path)
         if backend is None and protected.harmless:
             # Without a GPU a harmless value is better: an image may bring another one.

@@ -51,7 +51,8 @@ class _Names(NamedTuple):
 
     domains  those of the back ends' resources, and those that catalogues list as a whole
     listed   a pattern of resources that catalogues list, in lower case; `parts` of them are in every such name
-    others   patterns of resources that back ends list as no GPUs, each with the words of a GPU that it has itself
+    others   patterns of resources that back ends list as no GPUs, or Protections as ways to all, each with the
+             words of a GPU that it has itself
     sites    a pattern of those that the cluster lists
     """
 
@@ -136,7 +137,8 @@ def _names(rulebook: Rulebook) -> _Names:
 
     domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
     whole = {glob.removesuffix("/*") for glob in rulebook.uncounted if glob.endswith("/*")}
-    globs = dict.fromkeys(glob for backend in rulebook.backends.values() for glob in backend.other_devices)
+    globs = {glob for backend in rulebook.backends.values() for glob in backend.other_devices}
+    globs.update(*(protection.resources for protection in rulebook.protections))
     names = rulebook.cache[_Names] = _Names(
         domains=frozenset(domains | {domain for domain in whole if not _WILD.search(domain)}),
         listed=pattern(rulebook.uncounted),

@@ -96,6 +96,10 @@ class Protection:
     )
     annotations: Entries = optional(_BY_NAME, "Annotations of pods.")
     labels: Entries = optional(_BY_NAME, "Labels of pods.")
+    resources: Entries = optional(
+        _BY_NAME,
+        "Extended resources of containers that are no GPUs to count, as those of a device plugin for its monitors.",
+    )
     runtime_classes: Entries = optional(
         _BY_NAME, "Runtime classes, or handlers, that a pod without a GPU may not name."
     )
