@@ -295,17 +295,36 @@ class Settlement:
         state = self._tenants.get(tenant)
         if state is None:
             return Step(Ledger(hard=hard, view=self.view.version)) if self.view.version else Step()
-        wakes: list[float] = []
-        get = self._due(state, now, wakes)
+        # Names with a reservation whose pod should have been seen by now.
+        pending = state.ledger.pending
+        missing = {
+            uid: state.first[uid] + self._grace
+            for by_uid in pending.values()
+            for uid in by_uid
+            if uid not in state.phantoms and uid not in self.view
+        }
+        get = frozenset(
+            name for name, by_uid in pending.items() if any(now > missing.get(uid, inf) for uid in by_uid)
+        )
+        wakes = [due for due in missing.values() if now <= due]
         roll, look, ready, joining = self._moves(tenant, state, wanted, now, wakes)
-        expired, overdue = self._expired(state, now, wakes)
+        # The escrows to remove, or the namespaces that have to be listed before.
+        expired: set[str] = set()
+        for token, unseen in state.unseen.items():
+            due = state.first[token] + self._grace
+            if now <= due:
+                wakes.append(due)
+            elif late := [namespace for namespace in state.ledger.held if self._waits(unseen.get(namespace))]:
+                look.update(late)
+            else:
+                expired.add(token)
         # Suspects of whom nothing was heard for long.
         forgiven = frozenset(key for key, heard in state.blamed.items() if now > heard + FORGET * self._grace)
         wakes += [heard + FORGET * self._grace for key, heard in state.blamed.items() if key not in forgiven]
         # The suspects against whom phantoms count: reservations made before the last that counted add nothing.
         guilty = frozenset(
             key
-            for name, by_uid in state.ledger.pending.items()
+            for name, by_uid in pending.items()
             for uid in by_uid.keys() & state.phantoms
             for key in blamed(state.ledger.suspects, name.partition("/")[0], state.ledger.authors.get(uid, ""))
             if state.first[uid] > state.blamed.get(key, -inf)
@@ -334,30 +353,16 @@ class Settlement:
             if state.ledger.view and after == replace(state.ledger, view=after.view):
                 after = None
         behind = ledger.view > self.view.version and state.newest[0] != state.ledger.view
-        return Step(after, get, roll, look | overdue, behind, min(wakes, default=None))
-
-    def _due(self, state: _Tenant, now: float, wakes: list[float]) -> frozenset[str]:
-        """Names with a reservation whose pod should have been seen by now."""
-        names = set()
-        for name, by_uid in state.ledger.pending.items():
-            for uid in by_uid:
-                due = state.first[uid] + self._grace
-                if uid in state.phantoms or uid in self.view:
-                    continue
-                if now > due:
-                    names.add(name)
-                else:
-                    wakes.append(due)
-        return frozenset(names)
+        return Step(after, get, roll, frozenset(look), behind, min(wakes, default=None))
 
     def _moves(
         self, tenant: str, state: _Tenant, wanted: Collection[str], now: float, wakes: list[float]
-    ) -> tuple[bool, frozenset[str], frozenset[str], Mapping[str, str]]:
+    ) -> tuple[bool, set[str], set[str], Mapping[str, str]]:
         """Whether to list the ledgers, which namespaces to list, which are ready to join, and which go on joining.
 
         A namespace begins to join if no other ledger has it.
         """
-        roll, look, ready, tokens = False, set(), set(), {}
+        roll, look, ready, tokens = False, set[str](), set[str](), dict[str, str]()
         for namespace in (namespace for namespace in wanted if namespace not in state.ledger.held):
             joining = state.joining.get(namespace)
             if joining is None:
@@ -375,20 +380,7 @@ class Settlement:
             else:
                 ready.add(namespace)
                 del tokens[namespace]
-        return roll, frozenset(look), frozenset(ready), tokens
-
-    def _expired(self, state: _Tenant, now: float, wakes: list[float]) -> tuple[frozenset[str], frozenset[str]]:
-        """The escrows to remove, and the namespaces to list for others."""
-        expired, look = set(), set()
-        for token, unseen in state.unseen.items():
-            due = state.first[token] + self._grace
-            if now <= due:
-                wakes.append(due)
-            elif late := [namespace for namespace in state.ledger.held if self._waits(unseen.get(namespace))]:
-                look.update(late)
-            else:
-                expired.add(token)
-        return frozenset(expired), frozenset(look)
+        return roll, look, ready, tokens
 
     def _waits(self, unseen: Collection[tuple[str, int]] | None) -> bool:
         """Whether a namespace was not listed yet, or the view lacks a pod of the list, or has an older one."""

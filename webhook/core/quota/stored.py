@@ -51,16 +51,14 @@ class _Status:
 
     def by_namespace(self, key: str, reading: Callable[[Any], T], bad: T) -> dict[str, T]:
         """The values of a map whose keys are namespaces."""
-        nothing: Mapping[Any, Any] = {}
-        by_name = self.value(key, _mapping, nothing, nothing)
+        by_name = self.value(key, _mapping, NOTHING, NOTHING)
         legal = {name: value for name, value in by_name.items() if labels.is_dns_label(name)}
         self.problems += [f"{key}: {shown(str(name))} is no namespace" for name in by_name if name not in legal]
         return {name: self._attempt(f"{key}.{name}", reading, value, bad) for name, value in legal.items()}
 
     def elements(self, key: str) -> list[Any]:
         """The elements of a list."""
-        nothing: list[Any] = []
-        return self.value(key, _list, nothing, nothing)
+        return self.value(key, _list, list[Any](), list[Any]())
 
     def lines(self, key: str, reading: Callable[[Any], T]) -> Iterator[T]:
         """The lines of a list that can be read."""
