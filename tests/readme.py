@@ -8,8 +8,9 @@ from pathlib import Path
 from tests import conversions, reference, ruletable
 from webhook.core.rules.backend import BACKEND, SHARED
 from webhook.core.rules.catalog import DEVICE_CATALOG
+from webhook.core.rules.claims import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, PROTECTION
-from webhook.core.rules.objects import CLAIM_SOURCE, FACTOR_KEYS, WORKLOAD
+from webhook.core.rules.objects import FACTOR_KEYS, WORKLOAD
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY
 from webhook.core.violations import CODES
 from webhook.files import rule_files

@@ -152,6 +152,10 @@ class Node:
         return text
 
 
+Parameters = Mapping[str, Node]
+"""A value for each parameter of a back end, by name."""
+
+
 def inside(path: str, key: str) -> str:
     """The key path of an entry of a mapping."""
     step = f'["{key}"]' if "." in key or "/" in key else f".{key}"

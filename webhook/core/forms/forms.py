@@ -28,6 +28,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Schema = dict[str, Any]
 
+EMPTY: Final = "needs at least one entry"
 SUGGESTED: Final = 50
 """Of how many problems of a document the nearest word is looked for: each takes as long as reading a pod."""
 
@@ -317,6 +318,11 @@ def any_of(*keys: str) -> Rule:
             section.complain(f"needs {' or '.join([', '.join(keys[:-1]), keys[-1]])}")
 
     return Rule({"anyOf": [{"required": [key]} for key in keys]}, check)
+
+
+def outcome(key: str) -> Rule:
+    """To editors, an example has just one outcome: what stands at the key, or that it is refused."""
+    return Rule({"oneOf": [{"required": ["refused"]}, {"type": "object", "required": [key]}]})
 
 
 class Group(NamedTuple):

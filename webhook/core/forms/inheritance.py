@@ -9,15 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from webhook.core.forms.document import DocumentError, Location, Node, Problem, nearest
+from webhook.core.forms.document import DocumentError, Location, Node, Parameters, Problem, nearest
 from webhook.core.forms.forms import Schema, reference
 
 _PARAMETER = re.compile(r"\$\(([A-Za-z][A-Za-z0-9]*)\)")
 
 MAX_CHAIN = 20
-
-Parameters = Mapping[str, Node]
-"""A value for each parameter, by name."""
 
 
 def lineage(name: str, specs: Mapping[str, Node]) -> list[Node]:

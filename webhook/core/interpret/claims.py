@@ -17,7 +17,7 @@ from webhook.core.kube.fields import at, field_path
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError, show, show_size, shown
 from webhook.core.request import ASKING, Devices, FieldValue
-from webhook.core.rules.objects import ClaimExample
+from webhook.core.rules.claims import ClaimExample
 from webhook.core.rules.rulebook import ClaimSource, Rulebook
 from webhook.core.violations import Refusal, Violation
 

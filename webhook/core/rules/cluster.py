@@ -11,9 +11,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, get_args
 
 from webhook.core.forms import forms
-from webhook.core.forms.document import Location, Node, Problem, Section
+from webhook.core.forms.document import Location, Node, Parameters, Problem, Section
 from webhook.core.forms.forms import FILLED, FLAG, TEXT, derived, form, list_of, map_of, optional, required, word
-from webhook.core.forms.inheritance import Parameters
 from webhook.core.rules.catalog import BACKEND, MODEL, PARAMETRISED, VENDOR, enabled_by
 from webhook.core.rules.modes import USERS
 

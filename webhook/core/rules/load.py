@@ -6,13 +6,23 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from webhook.core.forms import forms, inheritance
-from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, nearest, of_json
-from webhook.core.forms.inheritance import PARAMETER, Parameters, inheriting, parametrised
+from webhook.core.forms.document import (
+    API_VERSION,
+    DocumentError,
+    Location,
+    Node,
+    Parameters,
+    Problem,
+    nearest,
+    of_json,
+)
+from webhook.core.forms.inheritance import PARAMETER, inheriting, parametrised
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
 from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card, Cards, DeviceCatalog, Known, by_name
+from webhook.core.rules.claims import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected
-from webhook.core.rules.objects import BUILT_IN, CLAIM_SOURCE, WORKLOAD, Kinds, Workload
+from webhook.core.rules.objects import BUILT_IN, WORKLOAD, Kinds, Workload
 from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
 

@@ -1,30 +1,16 @@
-"""Objects beside pods: those that hold pods, by a `Workload`, and those that pods name, by a `ClaimSource`."""
+"""A `Workload`: where objects of a kind keep the templates of their pods, and how many pods each template makes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.core.forms import forms
-from webhook.core.forms.document import API_VERSION, Location, Node, Section, nearest, with_one_outcome
-from webhook.core.forms.forms import FILLED, TEXT, derived, form, list_of, map_of, optional, required, whole, word
+from webhook.core.forms.document import API_VERSION, Location, Node, Section, with_one_outcome
+from webhook.core.forms.forms import FILLED, TEXT, derived, form, list_of, map_of, optional, required, whole
 from webhook.core.kube.fields import Path
-from webhook.core.request import KEYS
-from webhook.core.rules.backend import ASK, Backend, Parameter, declared_parameters
-from webhook.core.rules.modes import LIMIT, Mode, Output, When
-from webhook.core.rules.verbs import CONTAINER
-
-_EMPTY: Final = "needs at least one entry"
-
-
-def _either(key: str) -> forms.Rule:
-    """An example has just one outcome: what stands at the key, or that it is refused."""
-    return forms.Rule({"oneOf": [{"required": ["refused"]}, {"type": "object", "required": [key]}]})
-
-
-# A `Workload`: where objects of a kind keep the templates of their pods, and how many pods each template makes
 
 EACH: Final = "[]"
 """The step to each element of a list."""
@@ -58,7 +44,7 @@ def _path(node: Node) -> Path:
 
 PATH: Final[forms.Shape[Path]] = replace(forms.pattern(_FORM, _MISTAKE, _path), fallback=())
 _PATHS: Final = list_of(PATH)
-_ALTERNATIVES: Final = forms.one_or_more(PATH, _EMPTY)
+_ALTERNATIVES: Final = forms.one_or_more(PATH, forms.EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +189,7 @@ class WorkloadExample:
 
 _WORKLOAD_EXAMPLE: Final[forms.Shape[WorkloadExample]] = form(
     WorkloadExample,
-    _either("pods"),
+    forms.outcome("pods"),
     complete=lambda example, section, _: with_one_outcome(example, section, example.pods, "pods", "an object"),
 )
 
@@ -214,7 +200,7 @@ class Kinds:
 
     group: str = required(FILLED, "Their API group.", "acme.example")
     kinds: tuple[str, ...] = required(
-        list_of(FILLED, _EMPTY),
+        list_of(FILLED, forms.EMPTY),
         "The kinds. `*` is every other kind of the group, for kinds without pods.",
         ["Training"],
     )
@@ -296,17 +282,10 @@ def _job(spec: str) -> PodPlace:
     return PodPlace(template=(steps(f"{spec}.template"),), times=(at_most,))
 
 
-_WITH_PODS: Final = (
-    ("", "Pod", "", PodPlace(template=((),))),
-    ("", "PodTemplate", "", PodPlace(template=(steps("template"),))),
-    ("", "ReplicationController", "replication", _REPLICATED),
-    ("apps", "Deployment", "replicaset", _REPLICATED),
-    ("apps", "StatefulSet", "statefulset", _REPLICATED),
-    ("apps", "DaemonSet", "daemon-set", _ON_EACH_NODE),
-    ("apps", "ReplicaSet", "replicaset", _REPLICATED),
-    ("batch", "Job", "job", _job("spec")),
-    ("batch", "CronJob", "job", _job("spec.jobTemplate.spec")),
-)
+def _built_in(group: str, kind: str, *pods: PodPlace, controller: str = "") -> Workload:
+    user = f"system:serviceaccount:kube-system:{controller}-controller" if controller else ""
+    return Workload(objects=Kinds(group=group, kinds=(kind,)), created_by=user, pods=pods)
+
 
 _CORE: Final = (
     "Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "LimitRange", "Namespace", "Node",
@@ -324,199 +303,20 @@ _GROUPS: Final = (
 )  # fmt: skip
 """The other API groups of Kubernetes 1.36, and ours: their kinds hold no pods."""
 
-
-_WITHOUT_PODS: Final = (
-    *(("", kind) for kind in _CORE),
-    ("apps", "ControllerRevision"),
-    *((group, ANY) for group in _GROUPS),
-)
-
 BUILT_IN: Final[Workloads] = {
-    (group, kind): Workload(
-        objects=Kinds(group=group, kinds=(kind,)),
-        created_by=f"system:serviceaccount:kube-system:{controller}-controller" if controller else "",
-        pods=(place,),
+    (workload.objects.group, workload.objects.kinds[0]): workload
+    for workload in (
+        _built_in("", "Pod", PodPlace(template=((),))),
+        _built_in("", "PodTemplate", PodPlace(template=(steps("template"),))),
+        _built_in("", "ReplicationController", _REPLICATED, controller="replication"),
+        _built_in("apps", "Deployment", _REPLICATED, controller="replicaset"),
+        _built_in("apps", "StatefulSet", _REPLICATED, controller="statefulset"),
+        _built_in("apps", "DaemonSet", _ON_EACH_NODE, controller="daemon-set"),
+        _built_in("apps", "ReplicaSet", _REPLICATED, controller="replicaset"),
+        _built_in("batch", "Job", _job("spec"), controller="job"),
+        _built_in("batch", "CronJob", _job("spec.jobTemplate.spec"), controller="job"),
+        *(_built_in("", kind) for kind in _CORE),
+        _built_in("apps", "ControllerRevision"),
+        *(_built_in(group, ANY) for group in _GROUPS),
     )
-    for group, kind, controller, place in _WITH_PODS
-} | {(group, kind): Workload(objects=Kinds(group=group, kinds=(kind,)), pods=()) for group, kind in _WITHOUT_PODS}
-
-
-# A `ClaimSource`: objects that pods name instead of asking themselves, and what stands in them
-
-Field = tuple[str, ...]
-"""Where something stands in an object: `("spec", "resources")`, written `spec.resources`."""
-
-_NO_ADDRESS: Final = f"has to end in {CONTAINER}, as vendor.example/claim-{CONTAINER}"
-
-
-def _prefix(node: Node) -> str:
-    """An annotation that names a claim, without its hole."""
-    prefix = node.text().removesuffix(CONTAINER)
-    if prefix == node.value or len(prefix) < 2 or "{" in prefix:
-        raise node.problem(_NO_ADDRESS)
-    return prefix
-
-
-_ADDRESS: Final = forms.pattern(r"^[^{]{2,}\{container\}$", _NO_ADDRESS, _prefix)
-_FIELD: Final[forms.Shape[Field]] = forms.Shape(lambda node, _: tuple(node.filled().split(".")), FILLED.schema, ())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectKind:
-    """A kind of object in the Kubernetes API, in whichever of its versions a cluster has it."""
-
-    kind: str = required(FILLED, "The kind of the objects.", "ElasticGPUClaim")
-    group: str = required(FILLED, "Their API group.", "acme.example")
-    versions: tuple[str, ...] = required(
-        list_of(FILLED, _EMPTY), "Versions of it, the preferred one first.", ["v1alpha1"]
-    )
-    plural: str = required(FILLED, "Their name in URLs.", "elasticgpuclaims")
-
-    @property
-    def name(self) -> str:
-        """The kind as Kubernetes names its definition: `plural.group`."""
-        return f"{self.plural}.{self.group}"
-
-
-_KIND: Final = form(ObjectKind)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Read:
-    devices: str = required(
-        word(("whole", "part")), "What these resources ask for: `whole` devices, or a `part` of each."
-    )
-    resources: Mapping[str, Output] = required(
-        map_of(LIMIT), "The resources of a claim. A verb of `limits` says what each means."
-    )
-
-    def mode(self, section: Section, _: forms.Scope) -> Mode:
-        """A mode that these resources mean."""
-        when, at = When(devices=self.devices), section.node.at
-        return Mode(name=self.devices, when=when, at=at, limits=self.resources, amounts=self.resources)
-
-
-_READ: Final[forms.Form[Any]] = form(_Read, complete=_Read.mode)
-
-
-def _read_asks(node: Node, scope: forms.Scope) -> Mapping[str, str]:
-    for key, value in node.items():
-        if key not in KEYS:
-            raise value.problem(f'"{key}" is no key of the shorthand{nearest(key, KEYS)}')
-    return map_of(TEXT).read(node, scope)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimExample:
-    """What a claim's resources have to mean: the shorthand that they are, or a part of why they are refused."""
-
-    name: str = optional(TEXT, "What messages call it.", default="")
-    resources: Mapping[str, Any] = required(forms.OBJECT, "The resources of the claim.", {"acme.example/compute": 50})
-    asks: Mapping[str, str] | None = optional(
-        forms.Shape(_read_asks, ASK), "What it means in the shorthand, by the keys of labels."
-    )
-    refused: str | None = optional(FILLED, "A part of the message that refuses it.")
-    at: Location = derived(forms.place)
-
-    def titled(self, section: Section, _: forms.Scope) -> ClaimExample:
-        """The same with a name."""
-        title = " ".join(f"{key}={value}" for key, value in self.resources.items())
-        titled: ClaimExample = with_one_outcome(self, section, self.asks, "asks", title)
-        return titled
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimSourceSpec:
-    """Objects that say what a container asks, and that a pod only names.
-
-    `prefixes` are annotations without the name of the container, which follows. `resources` is the field of a claim
-    with its `limits` and `requests`. `aliases` are `names` the other way round: by the other name of a resource.
-    """
-
-    name: str = derived(forms.document)
-    at: Location = derived(forms.place)
-    description: str = required(TEXT, "One line for people.")
-    parameters: Mapping[str, Parameter] = declared_parameters()
-    prefixes: tuple[str, ...] = required(
-        list_of(_ADDRESS, _EMPTY),
-        "Annotations of pods that name a claim for a container.",
-        ["acme.example/claim-{container}"],
-        key="annotations",
-    )
-    claims: ObjectKind = forms.embedded(
-        _KIND, "claims", default=ObjectKind(kind="", group="", versions=(), plural="")
-    )
-    resources: Field = required(
-        _FIELD, "The field with what is asked for.", "spec.resources", key="claims.resources", default=()
-    )
-    classed: Sequence[Field] = optional(
-        list_of(_FIELD), "Fields that may name the class. The first that is there counts.", key="claims.class"
-    )
-    classes: ObjectKind | None = forms.embedded(_KIND, "classes")
-    provisioned: Sequence[Field] = required(
-        list_of(_FIELD, _EMPTY),
-        "Fields that may name the provisioner.",
-        ["provisioner"],
-        key="classes.provisioner",
-        default=(),
-    )
-    reads: Sequence[Mode] = required(
-        list_of(_READ, _EMPTY),
-        "What resources of a claim mean. The first that fits is taken.",
-    )
-    names: Mapping[str, tuple[str, ...]] = optional(
-        map_of(list_of(TEXT)), "Other spellings of resources, by the one under `reads`."
-    )
-    examples: Sequence[ClaimExample] = required(
-        list_of(form(ClaimExample, _either("asks"), complete=ClaimExample.titled), _EMPTY),
-        "Executed whenever the rules are loaded.",
-        default=(),
-    )
-    aliases: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def rule(self) -> str:
-        """The source as messages name it."""
-        return self.at.of(self.name)
-
-    @property
-    def kinds(self) -> Sequence[ObjectKind]:
-        """Everything that has to be known to read a claim."""
-        return (self.claims,) if self.classes is None else (self.claims, self.classes)
-
-    @property
-    def reader(self) -> Backend:
-        """A back end that serves no pod and reads what stands in a claim."""
-        return Backend(
-            name=self.name,
-            at=self.at,
-            rule=self.rule,
-            description=self.description,
-            sharing=frozenset(),
-            modes=self.reads,
-            owns=frozenset(name for mode in self.reads for name in mode.amounts),
-        )
-
-    def aliased(self, section: Section, scope: forms.Scope) -> ClaimSourceSpec:
-        """The same with its names the other way round; none if one of them has another meaning already."""
-        owned = self.reader.owns
-
-        def aliases(names: Node) -> Mapping[str, str]:
-            aliases: dict[str, str] = {}
-            for name, others in names.items():
-                if name not in owned:
-                    raise others.problem(f'nothing under reads is called "{name}"{nearest(name, owned)}')
-                for other in others.elements():
-                    if other.text() in owned or other.text() in aliases:
-                        raise other.problem(f'"{other.text()}" has a meaning already')
-                    aliases[other.text()] = name
-            return aliases
-
-        return replace(self, aliases=Section(section.node, scope.problems).optional("names", aliases, {}))
-
-
-_CLAIM_GROUPS: Final = {
-    "claims": forms.Group("The objects that pods name, and the fields of a request.", required=True),
-    "classes": forms.Group("The objects that say who provides for a claim."),
 }
-CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_CLAIM_GROUPS, complete=ClaimSourceSpec.aliased)

@@ -14,9 +14,9 @@ from webhook.core.quota.tally import Tally
 from webhook.core.request import DEVICES
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Cards
+from webhook.core.rules.claims import ClaimSourceSpec
 from webhook.core.rules.cluster import Cluster, Protection
 from webhook.core.rules.modes import Mode
-from webhook.core.rules.objects import BUILT_IN, ClaimSourceSpec, Workloads
 from webhook.core.rules.tenant_policy import Tenancy
 from webhook.core.rules.verbs import PERCENT, QUANTITY, Amount, Slot, SlotKind
 
@@ -102,7 +102,7 @@ class Rulebook:
     sources: Sequence[ClaimSource] = ()
     uncounted: Sequence[str] = ()
     protections: Sequence[Protection] = ()
-    workloads: Workloads = field(default_factory=lambda: BUILT_IN)
+    workloads: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     digest: str
     trial: bool = False
     surroundings: Surroundings = field(default_factory=Surroundings)
