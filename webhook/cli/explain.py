@@ -441,6 +441,7 @@ def _asking(explained: Explanation) -> Iterator[Asking]:
         if served is not None:
             reason = "the policy of the tenant wants another"
             counts = f"{served.mode.name}; counts as {charge.counted(explained.charges[name])}"
+            counts += f", as {why}" if (why := explained.presumed.get(name)) else ""
             considered.append(Considered(served.backend.name, served.backend.at.line_only, "serves", counts))
         elif more:
             others = f"{number(more, 'more back end')} {'is' if more == 1 else 'are'} not enabled"

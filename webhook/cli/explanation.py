@@ -83,6 +83,8 @@ class Prospect(NamedTuple):
 class Explanation:
     """What would become of one pod. `title` names the object, `before` and `after` are the pod.
 
+    `presumed` says of containers why they are charged whole devices for parts.
+
     `named` is the object that has it, or makes it. `converted` is how the pod was understood in the words of another
     system, if it is rewritten for this one. There are `pods` like this at a time, and `prospect` is what the quota of
     their tenant says to them, if it was asked. `missing` are the inputs that nobody gave, with what each may change.
@@ -96,6 +98,7 @@ class Explanation:
     planned: Plan | None = None
     candidates: Mapping[str, Sequence[choose.Candidate]] = field(default_factory=dict)
     charges: Mapping[str, Fraction] = field(default_factory=dict)
+    presumed: Mapping[str, str] = field(default_factory=dict)
     converted: Plan | None = None
     namespace: str = "default"
     named: pod_templates.Named = pod_templates.NOBODY
@@ -179,11 +182,13 @@ def explain_pod(
         served.demand.container.name: charge.charge(served.request, served.card)
         for served in explanation.planned.assignments
     }
+    presumed: dict[str, str] = {}
     for holding in usage.holdings(pod.read(explanation.after), rulebook):
         if holding.container.name in charges:
             charges[holding.container.name] = holding.measure.devices
+            presumed[holding.container.name] = " and ".join(holding.gaps.values())
     disabled = 0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled)
-    return with_candidates(replace(explanation, charges=charges, disabled=disabled), rulebook)
+    return with_candidates(replace(explanation, charges=charges, presumed=presumed, disabled=disabled), rulebook)
 
 
 def with_candidates(explanation: Explanation, rulebook: Rulebook) -> Explanation:

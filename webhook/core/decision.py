@@ -1,7 +1,7 @@
 """The answer to one review, before it becomes bytes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
@@ -11,7 +11,7 @@ from webhook.core.violations import LATER, TAKEN, Action, Violation
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
-Form = Literal["", "open compute", "size of any card", "partition of any card", "partition", "whole"]
+Form = Literal["", "partition of any card", "partition", "whole"]
 
 
 class Finding(NamedTuple):
@@ -36,8 +36,8 @@ class Reservation:
     """What the ledger of a tenant has to reserve before a pod may be admitted.
 
     `path` is the field that a refusal points at, `rule` the line of the policy that sets the limit. `count` is the
-    number of equal devices, 1 if they differ, and `form` what they are, as a refusal's fix depends on it. `exemption`
-    is the name of that which lifts the quota.
+    number of equal devices, 1 if they differ, and `form` what they are, as a refusal's fix depends on it. `gaps` are
+    those of a `Holding`. `exemption` is the name of that which lifts the quota.
     """
 
     tenant: str
@@ -47,6 +47,7 @@ class Reservation:
     action: Action = "deny"
     count: int = 1
     form: Form = ""
+    gaps: Mapping[str, str] = field(default_factory=dict)
     exemption: str = ""
 
 

@@ -135,6 +135,14 @@ def test_a_share_that_is_rounded_up_to_a_whole_device_counts_as_one(backend: str
     assert fate.validated.reservation.ask.amount[tally.DEVICES] == 1
 
 
+@tables.rows
+def test_why_whole_devices_count_for_parts_is_known(limits: Object, labels: Object, gaps: list[str]) -> None:
+    rulebook = with_only("hami-vgpu", RULES)
+    [holding] = usage.holdings(pod.read(as_served(_with(limits, labels))), rulebook)
+
+    assert list(holding.gaps.values()) == gaps
+
+
 def test_what_a_tally_lacks_is_said() -> None:
     assert held(_with({GPU: "1"}), RULES)[1:] == (True, True)
     assert held(_with({GPU: "1", MEMORY: "1024"}), RULES)[1:] == (False, True)

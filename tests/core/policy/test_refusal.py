@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from tests import builders, tables
-from webhook.core.decision import Reservation, denied
+from webhook.core.decision import Decision, Reservation, denied
 from webhook.core.policy import limits
 from webhook.core.quota.ledger import Ask, Ledger, reserve
 
@@ -88,6 +88,19 @@ def test_a_quota_that_only_warns_says_the_same_in_one_line() -> None:
             "as the policy only warns"
         )
     ]
+
+
+def test_whoever_is_admitted_reads_why_a_part_counts_as_a_whole_device() -> None:
+    unknown = {"gpu-model": "nothing says of which card it is"}
+    told = {}
+    for kind, limit in {"devices": 16, "memory": 16 * GIB}.items():
+        ledger = _ledger({kind: limit}, {"vision-dev": {}})
+        wanted = replace(RESERVATION, ask=RESERVATION.ask._replace(hard=ledger.hard), gaps=unknown)
+        after, (outcome,) = reserve(ledger, [wanted.ask])
+        told[kind] = limits.after_ledger(Decision(allowed=True, warnings=["first"]), wanted, outcome, after).warnings
+
+    why = "add gpu-model: a part of a device counts as a whole one, as nothing says of which card it is"
+    assert told == {"devices": ["first", f"{why} (quota of vision, {RESERVATION.path})"], "memory": ["first"]}
 
 
 def test_what_cannot_be_said_now_is_asked_for_again() -> None:

@@ -16,13 +16,15 @@ from webhook.core.rules.catalog import Card
 class Measure:
     """An amount of devices, of their memory in bytes, and of their compute in percent (100 is one device's).
 
-    `unsized` are those of the devices whose memory is unknown and not in `memory`.
+    `unsized` are those of the devices whose memory is unknown and not in `memory`; `presumed` are counted whole, as a
+    part of an unknown card may be all of it.
     """
 
     devices: Fraction = Fraction(0)
     memory: int = 0
     compute: Fraction = Fraction(0)
     unsized: Fraction = Fraction(0)
+    presumed: Fraction = Fraction(0)
 
     def __add__(self, other: Measure) -> Measure:
         return self._with(other, add)
@@ -46,6 +48,7 @@ class Measure:
             memory=join(self.memory, other.memory),
             compute=join(self.compute, other.compute),
             unsized=join(self.unsized, other.unsized),
+            presumed=join(self.presumed, other.presumed),
         )
 
 
@@ -73,6 +76,7 @@ def asked(request: GpuRequest, card: Card | None) -> Measure:
         memory=0 if memory is None else int(request.count * memory),
         compute=request.count * compute,
         unsized=devices if memory is None else Fraction(0),
+        presumed=devices if card is None and request.memory is not None else Fraction(0),
     )
 
 

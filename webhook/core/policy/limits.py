@@ -203,7 +203,9 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Br
         devices = together.get(tally.DEVICES, Fraction(0))
         if ceiling.devices is not None and devices > ceiling.devices:
             path = max(group, key=lambda holding: holding.measure.devices).path("gpu")
-            message = f"{asks} {counted(devices)}, and {whose} {show(ceiling.devices)}"
+            reasons = dict.fromkeys(why for holding in group for why in holding.gaps.values())
+            unless = f", as {' and '.join(reasons)}" if reasons else ""
+            message = f"{asks} {counted(devices)}{unless}, and {whose} {show(ceiling.devices)}"
             fix = _fewer(ceiling.devices, group)
             violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
             yield Breach(scope, ceiling.action, violation)
@@ -391,11 +393,7 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, 
         sized = largest.card is not None or largest.models
         if largest.request.profile is not None:
             form = "partition" if sized else "partition of any card"
-        elif largest.is_unlimited and largest.backend.limits_compute:
-            form = "open compute"
-        elif largest.request.memory is not None:
-            form = "" if sized else "size of any card"
-        elif largest.measure.devices == largest.request.count:
+        elif largest.request.memory is None and not largest.gaps and largest.measure.devices == largest.request.count:
             form = "whole"
     return Reservation(
         tenant=policy.name,
@@ -405,6 +403,7 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, 
         action=action,
         count=largest.request.count if len(held) == 1 else 1,
         form=form,
+        gaps={key: why for holding in held for key, why in holding.gaps.items()},
     )
 
 
@@ -429,9 +428,11 @@ def after_ledger(decision: Decision, wanted: Reservation, outcome: Outcome, ledg
     if outcome.verdict == "over":
         violations = over(wanted, ledger, outcome.exceeded)
         return denied(violations, decision.warnings)._replace(findings=findings)
-    if wanted.action != "warn" or not outcome.exceeded:
-        return decision._replace(findings=findings)
-    warnings = [*decision.warnings, *admitted_over(wanted, ledger, outcome.exceeded)]
+    warnings = [*decision.warnings]
+    if wanted.gaps and any(tally.parts(key)[0] == tally.DEVICES for key in wanted.ask.hard):
+        warnings.append(f"{_gaps(wanted)} (quota of {wanted.tenant}, {wanted.path})")
+    if wanted.action == "warn" and outcome.exceeded:
+        warnings += admitted_over(wanted, ledger, outcome.exceeded)
     return decision._replace(warnings=warnings, findings=findings)
 
 
@@ -497,10 +498,9 @@ def _fitting(reservation: Reservation, ledger: Ledger, key: str) -> str:
     if fit:
         counts = f"as each counts {shown(key, per_device[key])}"
         return f"ask for {fit} of them instead of {reservation.count}, {counts}"
-    if reservation.form == "open compute" and what != tally.MEMORY:
-        return 'add gpu-cores, as "30": a part of a device whose compute is open counts as all of it'
-    of_any_card = reservation.form == "size of any card" and what != tally.MEMORY
-    if of_any_card or reservation.form == "partition of any card":
+    if reservation.gaps and what != tally.MEMORY:
+        return _gaps(reservation)
+    if reservation.form == "partition of any card":
         return "add gpu-model: without it this counts as on the smallest card"
 
     # The most that fits into what is left, in round numbers.
@@ -518,6 +518,12 @@ def _fitting(reservation: Reservation, ledger: Ledger, key: str) -> str:
         return f"take a smaller partition, as {shown(key, left)} is left"
     shared = reservation.form == "whole" and (left < 1 or what == tally.MEMORY)
     return f"ask for {most}{', if devices are shared here' if shared else ''}" if most else ""
+
+
+def _gaps(reservation: Reservation) -> str:
+    """What to add so that less than whole devices may count, and why it does not without."""
+    keys, reasons = (" and ".join(texts) for texts in (reservation.gaps.keys(), reservation.gaps.values()))
+    return f"add {keys}: a part of a device counts as a whole one, as {reasons}"
 
 
 def shown(key: str, amount: Fraction) -> str:

@@ -82,6 +82,14 @@ class Holding:
         return self.request.devices == "part" and self.request.cores is None
 
     @property
+    def gaps(self) -> Mapping[str, str]:
+        """The keys without which each part counts as a whole device, and what nobody knows without them."""
+        gaps = {"gpu-model": "nothing says of which card it is"} if self.measure.presumed else {}
+        if self.is_unlimited and self.backend.limits_compute:
+            gaps['gpu-cores, as "30"'] = "nothing limits its compute"
+        return gaps
+
+    @property
     def compute(self) -> Fraction:
         """Percent of a device's compute; a part that nothing limits may take all of it."""
         return Fraction(100 * self.request.count) if self.is_unlimited else self.measure.compute
