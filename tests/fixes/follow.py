@@ -65,7 +65,7 @@ _VERBS: Mapping[str, Callable[[Object, list[str | int], Step], bool]] = {
     "move to annotations": lambda pod, at, step: (
         _remove(pod, at) and _set(pod, ["metadata", "annotations", step.key], "", step.value)
     ),
-    "remove it, and add": lambda pod, at, step: _remove(pod, at) and _set(pod, [*at[:-1], step.key], "", step.value),
+    "remove it, and write": lambda pod, at, step: _remove(pod, at) and _written(pod, at, step.key, step.value),
     "remove": lambda pod, at, step: _drop(pod, step.key) if step.key else _remove(pod, at),
     "remove from requests": lambda pod, _, step: _unrequested(pod, step.key),
     "remove from the pod's node selection": lambda pod, _, step: _deselect(pod, step.key),
@@ -95,6 +95,12 @@ def _gone(pod: Object, at: list[str | int], names: str) -> bool:
     found = [re.sub(r"^(?:the )?(?:annotation|label) ", "", name) for name in names.split(" and ")]
     dropped = [_drop(pod, name) for name in found]
     return any(dropped)
+
+
+def _written(pod: Object, at: list[str | int], key: str, value: str) -> bool:
+    """Write a key where the pod has it already, or else in the place of what was removed."""
+    place = next((place for place in stated(pod) if short(str(place[-1])) == short(key)), [*at[:-1], key])
+    return _set(pod, place, "", value)
 
 
 def _set(pod: Object, at: list[str | int], key: str, value: str) -> bool:

@@ -146,7 +146,12 @@ _SENTENCES: Final = tuple(
             rf"write it as an annotation: ({_KEY}): (?:\"([^\"]*)\"|(\S+))",
             lambda found: iter([Step("move to annotations", found[1], found[2] or found[3] or "")]),
         ),
-        (rf"remove it, and add ({_KEY}): (\S+)", _one("remove it, and add", key=1, value=2)),
+        (
+            rf"remove it, and write ({_KEY}: \S+)",
+            lambda found: (
+                Step("remove it, and write", *pair.split("=", 1)) for pair in _pairs(found[1]).split("\n")
+            ),
+        ),
         (r"(?:remove (?:it|them).*|leave the key out.*|leave it out)", _one("remove")),
         (rf"remove ({_PLACE}(?: and {_PLACE})*)", _all("remove all", " and ")),
         (rf"remove ({_ANY}) from requests", _one("remove from requests", key=1)),

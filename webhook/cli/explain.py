@@ -17,13 +17,13 @@ from webhook.cli import convert, explanation, options, policy_advice, snapshot
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.cli.table import number
 from webhook.core.backends import charge
-from webhook.core.forms.document import nearest
+from webhook.core.forms.document import did_you_mean
 from webhook.core.interpret import claims
 from webhook.core.kube import fields, quantity
 from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
 from webhook.core.plan.choose import Assignment
 from webhook.core.policy import limits
-from webhook.core.rules.rulebook import Rulebook, with_only
+from webhook.core.rules.rulebook import Rulebook, nearest_backend, with_only
 from webhook.core.violations import Violation
 from webhook.files import rule_files
 from webhook.files.documents import MAX_BYTES, UnreadableError, parse_manifests
@@ -144,7 +144,8 @@ def answer_question(
     """
     for name in filter(None, (backend, to, source)):
         if name not in rulebook.backends:
-            others = f"{nearest(name[:63], rulebook.backends)}; there are {', '.join(sorted(rulebook.backends))}"
+            near = nearest_backend(name, rulebook)
+            others = did_you_mean(near) or f"; there are {', '.join(sorted(rulebook.backends))}"
             raise UnreadableError(f'no back end is called "{name[:63]}"{others}')
 
     # Tenants: what is there, and what the documents put in its place.

@@ -9,7 +9,9 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms import labels
-from webhook.core.kube.quantity import Fraction, QuantityError, decimal, exact, show, show_size, shown, size
+from webhook.core.forms.document import closest, did_you_mean
+from webhook.core.kube import quantity
+from webhook.core.kube.quantity import Fraction, QuantityError, decimal, show, show_size, shown, size
 
 PREFIX: Final = "gpu-webhook.io/"
 """The one prefix of every label, annotation and resource that belongs to this webhook."""
@@ -180,18 +182,18 @@ MAX_MEMORY: Final = 4 << 40
 """Bytes. No node's GPUs have more together, so a larger amount is a mistake, perhaps in the unit."""
 
 _DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
-_ALMOST = re.compile(r"(?=.{1,12}$)(?:([0-9]+)/([1-9][0-9]*)|([0-9]*)[.,]([0-9]+))")
 _PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
+_PERCENT_SIGN = re.compile("(?<=[0-9])%$")
 _ATTRIBUTE = re.compile(r"(.+?)\.(me|gfx|me\.all)")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
 
 
-class SizeError(QuantityError):
-    """The text is a size of memory, which another key is for; `size` is how that writes it."""
+class OtherKeyError(QuantityError):
+    """The text is a value of another key: a size that stands for a number of devices, or a share for a size."""
 
-    def __init__(self, message: str, size: str) -> None:
-        super().__init__(message, f"remove it, and add {pasteable('gpu-memory', size)}")
-        self.size = size
+    def __init__(self, message: str, key: str, text: str) -> None:
+        super().__init__(message, f"remove it, and write {pasteable(key, text)}")
+        self.key, self.text = key, text
 
 
 def devices(text: str) -> Devices | None:
@@ -214,15 +216,29 @@ def devices(text: str) -> Devices | None:
 
 def not_devices(text: str, message: str) -> QuantityError:
     """The error for what is no number of GPUs, with what to write instead, as far as it tells what is meant."""
-    with suppress(QuantityError):
-        return SizeError(message, show_size(memory(text)))
-    if text.lower() in AMOUNTS:
-        return QuantityError(message, f"write {AMOUNTS[text.lower()]}")
-    if match := _ALMOST.fullmatch(text):
-        part = Fraction(int(match[1]), int(match[2])) if match[2] else exact(f"{match[3] or 0}.{match[4]}")
-        if 0 < part <= MAX_DEVICES and (part < 1 or part.denominator == 1):
-            return QuantityError(message, f"write {show(round(part, 6))}")
-    return QuantityError(message, "write 1, 2, 0.5, 2x0.5 or none")
+    meant = "" if text.endswith("M") else devices_meant(text)  # 500M is a size, and 500m a half
+    for written in (text, *quantity.sizes_meant(text)) if not meant and any(map(str.isalpha, text)) else ():
+        with suppress(QuantityError):
+            memory(written)
+            return OtherKeyError(message, "gpu-memory", written)
+    return QuantityError(message, f"write {meant or '1, 2, 0.5, 2x0.5 or none'}")
+
+
+def devices_meant(text: str) -> str:
+    """The number of GPUs that `30 %`, `500m`, `0,3`, `1/3`, `0.5 * 2` or `half` is meant as; empty for no number."""
+    plain = quantity.tidied(text)
+    if plain in AMOUNTS:
+        return AMOUNTS[plain]
+    numbers = [
+        quantity.nearly(part) or Fraction(0) for part in plain.removesuffix("s").removesuffix("gpu").split("x")
+    ]
+    times, part = (1, numbers[0]) if len(numbers) == 1 else (max(numbers), min(numbers))
+    if len(numbers) > 2 or not all(numbers) or times.denominator != 1:
+        return ""
+    try:
+        return str(devices_from(times.numerator, round(part, 6), explicit=True))
+    except QuantityError as error:
+        return error.fix.removeprefix("ask for ").removeprefix("write ")
 
 
 def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> Devices | None:
@@ -231,7 +247,10 @@ def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> D
     if above == 0 and not explicit:
         return None
     if not 0 < times <= MAX_DEVICES or times * above > MAX_DEVICES * below:
-        raise QuantityError(f"no pod gets {show(times * fraction)} GPUs", f"write 1 to {MAX_DEVICES}")
+        message, mebibytes = f"no pod gets {show(times * fraction)} GPUs", f"{above}Mi"
+        if below == 1 and above << 20 <= MAX_MEMORY and not explicit:
+            raise OtherKeyError(message, "gpu-memory", mebibytes)
+        raise QuantityError(message, f"write 1 to {MAX_DEVICES}")
     if above == 0:
         raise QuantityError("a share of 0 is nothing", "write none for no GPU")
     if above < below:
@@ -247,7 +266,13 @@ def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> D
 
 def memory(text: str) -> int:
     """`8Gi` or `8192Mi`, per device."""
-    amount = size(text) if text.strip("0.") else 0
+    try:
+        amount = size(text) if text.strip("0.") else 0
+    except QuantityError as error:
+        share = devices_meant(text)
+        if share.startswith("0.") and not quantity.sizes_meant(text):
+            raise OtherKeyError(error.message, "gpu", share) from None
+        raise
     if amount == 0:
         raise QuantityError("0 is no memory", "write a size, as 8Gi")
     if amount > MAX_MEMORY:
@@ -255,12 +280,16 @@ def memory(text: str) -> int:
     return amount
 
 
-def cores(text: str) -> Fraction:
+def cores(text: str, read: Callable[[str], Fraction] = decimal) -> Fraction:
     """Compute percent per device, `30` or `30%`."""
     try:
-        return cores_from(decimal(text.removesuffix("%")))
+        return cores_from(read(_PERCENT_SIGN.sub("", text) if read is decimal else text))
     except QuantityError as error:
-        raise QuantityError(error.message, "write 1 to 100") from None
+        plain = quantity.tidied(text)
+        percent = quantity.nearly(AMOUNTS.get(plain, plain)) or Fraction(0)
+        percent = 100 * percent if percent < 1 or "%" in plain else percent
+        fix = f"write {show(round(percent, 3))}" if 1 <= percent <= 100 else "write 1 to 100"
+        raise QuantityError(error.message, fix) from None
 
 
 def cores_from(percent: Fraction) -> Fraction:
@@ -288,7 +317,8 @@ def names(text: str) -> tuple[str, ...]:
 def name(text: str) -> str:
     """A name of a model, a back end or an object."""
     if not _NAME.fullmatch(text):
-        raise QuantityError(f'"{shown(text)}" is not a name', "write a name of letters and digits, as A10")
+        fix = text.strip() if _NAME.fullmatch(text.strip()) else "a name of letters and digits, as A10"
+        raise QuantityError(f'"{shown(text)}" is not a name', f"write {fix}")
     return text
 
 
@@ -312,8 +342,10 @@ def one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         word = spelled.get(text.lower().replace("-", "").replace("_", "").replace(" ", ""))
         if word is None:
-            fix = f"write {', '.join(words[:-1])} or {words[-1]}"
-            raise QuantityError(f'"{shown(text)}" is not one of its values', fix)
+            near = closest(text, words)
+            first, *others = sorted(words, key=lambda word: word != near)
+            fix = f"write {', '.join([first, *others[:-1]])} or {others[-1]}"
+            raise QuantityError(f'"{shown(text)}" is not one of its values{did_you_mean(near)}', fix)
         return word
 
     return parse

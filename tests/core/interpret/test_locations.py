@@ -140,4 +140,13 @@ def test_a_size_where_a_number_of_devices_belongs_is_moved_to_the_key_of_that_pl
     one = builders.container(limits=asked) if section == "limits" else builders.container()
     pods = builders.pod(one, **({} if section == "limits" else {section: asked}))
 
-    assert [violation.fix for violation in _read(pods).violations] == [f"remove it, and add {written}"]
+    assert [violation.fix for violation in _read(pods).violations] == [f"remove it, and write {written}"]
+
+
+@tables.rows
+def test_the_obvious_meaning_of_an_amount_in_the_resources_stands_in_its_fix(
+    name: str, amount: str, fix: str
+) -> None:
+    read = _read(builders.pod(builders.container(limits={name: amount})))
+
+    assert [violation.fix for violation in read.violations] == [fix]

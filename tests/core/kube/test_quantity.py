@@ -68,7 +68,7 @@ def test_a_number_is_shown_as_people_write_it(number: str, text: str) -> None:
 
 
 @tables.rows
-def test_a_size_is_shown_in_the_largest_unit_that_is_exact(size: int, text: str) -> None:
+def test_a_size_is_shown_in_the_unit_that_needs_the_fewest_digits(size: int, text: str) -> None:
     assert quantity.show_size(size) == text
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from webhook.core.forms.document import LONGEST_WORD, Nearest
 from webhook.core.kube.pod import Bounds
-from webhook.core.kube.quantity import Fraction, listed
+from webhook.core.kube.quantity import Fraction
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, plain
 from webhook.core.rules.modes import Constant, Mode, Output
@@ -179,9 +180,30 @@ def read_model(name: str, rulebook: Rulebook) -> Sequence[Card]:
     return [card for card in index.get(rest, ()) if card.vendor == vendor]
 
 
-def suggested_models(names: Sequence[str], near: str = "") -> str:
-    """Some of the names for a message: the one that is `near` what was asked, then the others in their order."""
-    return listed([*dict.fromkeys(filter(None, [near, *names]))])
+def models_of_nodes(rulebook: Rulebook) -> Sequence[str]:
+    """The models of the nodes that are known: first those of back ends whose nodes are all known."""
+    around = rulebook.surroundings
+    of_backends = [card.model for cards in around.cards.values() for card in cards]
+    return [*dict.fromkeys([*of_backends, *(key.partition("/")[2] for key in sorted(around.exists) if "/" in key)])]
+
+
+def nearest_models(name: str, rulebook: Rulebook, nearest: Nearest) -> Sequence[str]:
+    """The models here that a name nobody knows is nearest to, or its first words are; none if there are no such."""
+    here, index, words = models_here(rulebook), rulebook.devices.by_plain_name, rulebook.cache.get(nearest_models)
+    if words is None:
+        served = frozenset(here)
+        cards = {word: [card for card in meant if card.model in served] for word, meant in index.items()}
+        words = {word for word, meant in cards.items() if meant and not meant[0].virtual}
+        words -= {word for word in words if word.removeprefix(f"{cards[word][0].vendor}-") in words - {word}}
+        rulebook.cache[nearest_models] = words
+    word = plain(name[:LONGEST_WORD])
+    family = [known for known in words if word.partition("-")[0] in known.split("-")]
+    near = nearest.word(word, words, 0.85) or nearest.word(word, family or words)
+    while not near and "-" in word:
+        word = word.rpartition("-")[0]
+        near = word if word in words else ""
+    meant = {card.model for card in index.get(near, ())}
+    return [model for model in here if model in meant]
 
 
 def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[str]:
@@ -199,7 +221,7 @@ def models_here(rulebook: Rulebook, backend: Backend | None = None) -> Sequence[
             modes = [mode for mode in owner.modes if card.profiles or mode.when.devices != "profile"]
             if modes and (alone or any(mode.selects in ways for mode in modes)):
                 served.add(card.model)
-    present = [card.model for cards in rulebook.surroundings.cards.values() for card in cards]
+    present = models_of_nodes(rulebook)
     models = [*dict.fromkeys(model for model in present if model in served), *sorted(served.difference(present))]
     rulebook.cache[key] = models
     return models

@@ -164,7 +164,7 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
             continue
         here = cards.models_here(rulebook, backend)
         models = [model for model in request.models if model in here] or here
-        fix = f"ask for gpu-model: {cards.suggested_models(models)}"
+        fix = f"ask for gpu-model: {listed(models)}"
         raise CannotExpressError("GPU303", message, fix, "gpu-model")
 
 

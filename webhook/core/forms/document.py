@@ -240,12 +240,16 @@ def closest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:
 
 def nearest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:
     """` (did you mean "..."?)`, or nothing."""
-    close = closest(text, words, cutoff)
-    return f' (did you mean "{close}"?)' if close else ""
+    return did_you_mean(closest(text, words, cutoff))
+
+
+def did_you_mean(word: str) -> str:
+    """The hint for a word that is near; nothing for an empty one."""
+    return f' (did you mean "{word}"?)' if word else ""
 
 
 class Nearest:
-    """`closest`, `times` times, and then nothing: a search costs as much as reading a pod."""
+    """`closest`, `times` times, and then nothing: a search among 100 words costs as much as reading a pod."""
 
     def __init__(self, times: int) -> None:
         self.left = times
@@ -254,7 +258,7 @@ class Nearest:
         """As `closest`."""
         if self.left <= 0:
             return ""
-        self.left -= 1
+        self.left -= 1 + len(words) // 100
         return closest(text, words, cutoff)
 
 

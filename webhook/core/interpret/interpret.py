@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from webhook.core import request
 from webhook.core.backends import cards, translate
-from webhook.core.forms.document import Nearest
+from webhook.core.forms.document import Nearest, did_you_mean
 from webhook.core.interpret import claims, locations
 from webhook.core.interpret.claims import CLAIM, Claim, Reference
 from webhook.core.interpret.locations import Entry
@@ -88,7 +88,8 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         if not (isinstance(entry, Entry) and entry.tolerant and _is_another_use(entry, pod, rulebook)):
             _add(entry, general, rulebook, result)
             continue
-        path, example = field_path(entry.path), EXAMPLES[entry.key]
+        meant = request.devices_meant(entry.text) if entry.key == "gpu" else ""
+        path, example = field_path(entry.path), request.pasteable("gpu", meant) if meant else EXAMPLES[entry.key]
         message = f'"{shown(entry.text)}" is not a value of {entry.key} that means anything here'
         if rulebook.cluster.unknown_value == "refuse":
             fix = f"write a value of the shorthand, as {example}, or remove it"
@@ -97,7 +98,7 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         hint = f"it is left alone. Write it as {example}"
         if entry.key == "gpu":
             model = f", or gpu-model: {entry.text} for a model" if cards.read_model(entry.text, rulebook) else ""
-            hint = f"it is left alone, and asks for no GPU. Write {example} for one{model}"
+            hint = f"it is left alone, and asks for no GPU. Write {example}{'' if meant else ' for one'}{model}"
         result.warnings.append(f"{path}: {message}; {hint}")
     result.violations += _beside_none(general, general)
     annotated: dict[str, dict[str, FieldValue]] = {}
@@ -210,37 +211,38 @@ def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rule
     if isinstance(value, Violation) or not isinstance(outcome, Entry):
         result.violations += [value] if isinstance(value, Violation) else []
         return
-    key, wrong = outcome.key, []
+    key = outcome.key
+    wrong: list[Violation] = []
     if key == "gpu-profile" and value.value not in rulebook.profiles:
         # The fix names those of back ends that serve profiles.
-        here: set[str] = set()
+        served: set[str] = set()
         for backend in rulebook.enabled:
             if any(mode.when.devices == "profile" for mode in backend.modes):
                 card = translate.find_card((), rulebook, backend)
-                here |= backend.profiles & card.profiles.keys() if card else backend.profiles
-        profiles = sorted({name.replace("+", ".") for name in here})
+                served |= backend.profiles & card.profiles.keys() if card else backend.profiles
+        profiles = sorted({name.replace("+", ".") for name in served})
+        word = result.nearest.word(value.value, profiles)
+        near = [*dict.fromkeys([word, *profiles])] if word else []
         instead = 'ask for gpu: "1" instead of gpu-profile'
-        wrong = [_uncatalogued("profile", value.value, profiles, instead, value, result)]
+        wrong = [_uncatalogued("profile", value.value, near, profiles, instead, value)]
     elif key == "gpu-model":
         by_name = {name: cards.read_model(name, rulebook) for name in value.value}
-        wrong = [
-            _uncatalogued("model", name, cards.models_here(rulebook), "remove it", value, result)
-            for name, same in by_name.items()
-            if not same
-        ]
+        for name in [name for name, same in by_name.items() if not same]:
+            like, here = cards.nearest_models(name, rulebook, result.nearest), cards.models_of_nodes(rulebook)
+            wrong.append(_uncatalogued("model", name, like, here, "remove it for a card of any model", value))
         models = dict.fromkeys(card.model for same in by_name.values() for card in same)  # as in the catalogue
         value = value._replace(value=tuple(models))
     result.violations += wrong or locations.merge(into, {key: value})
 
 
 def _uncatalogued(
-    kind: str, name: str, here: Sequence[str], instead: str, field_value: FieldValue, result: Interpretation
+    kind: str, name: str, near: Sequence[str], here: Sequence[str], instead: str, field_value: FieldValue
 ) -> Violation:
-    """The violation (GPU303) for the name of a model or a profile; the fix has those that are `here`, if any."""
-    near = result.nearest.word(name, here)
-    hint = f' (did you mean "{near}"?)' if near else ""
+    """The violation (GPU303) for a model or a profile: the fix names those `near` to it, or all that are `here`."""
+    hint = did_you_mean(near[0]) if near else ""
     message = f'no catalogue knows the GPU {kind} "{shown(name)}"{hint}'
-    fix = f"ask for one of: {cards.suggested_models(here, near)}" if here else instead
+    names = near or here
+    fix = f"ask for {'one of: ' if len(names) > 1 else ''}{listed(names)}" if names else instead
     return Violation(code="GPU303", path=field_value.path, message=message, fix=fix)
 
 

@@ -21,7 +21,7 @@ from webhook.core.kube import quantity
 from webhook.core.kube.fields import Edit, Path, Put, field_path
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import Fraction, QuantityError, show, show_size, shown
-from webhook.core.request import ASKING, EXAMPLES, KEYS, PREFIX, Devices, FieldValue, SizeError, pasteable
+from webhook.core.request import ASKING, EXAMPLES, KEYS, PREFIX, Devices, FieldValue, OtherKeyError, pasteable
 from webhook.core.rules.rulebook import Resource, Rulebook
 from webhook.core.rules.verbs import CONTAINER as CONTAINER_HOLE
 from webhook.core.rules.verbs import METADATA, Amount, Slot, SlotKind
@@ -141,7 +141,8 @@ def no_string(value: Any, path: Path, key: str = "") -> Violation:
             try:
                 KEYS[key](text)
             except QuantityError as error:
-                fix = f"{misread(path, key, error).fix}, in quotes"
+                quoted = "" if isinstance(error, OtherKeyError) else ", in quotes"
+                fix = misread(path, key, error).fix + quoted
     return Violation(code="GPU001", path=field_path(path), message=message, fix=fix)
 
 
@@ -156,13 +157,14 @@ def parse(entry: Entry) -> FieldValue | Violation:
 def misread(path: Path, name: str, error: QuantityError) -> Violation:
     """The violation (GPU201) for a value that does not parse."""
     fix = error.fix
-    if isinstance(error, SizeError):
-        # The key for sizes in the place of the key for a number of devices.
-        key = str(path[-1])
-        key_of_sizes = PREFIX + "memory" if key.startswith(PREFIX) or path[1] == "annotations" else "gpu-memory"
+    if isinstance(error, OtherKeyError):
+        # The other key in the place of this one.
+        key, own = str(path[-1]), error.key
         if container := key.partition(SUFFIX)[2]:
-            key_of_sizes = annotation("gpu-memory", container)
-        fix = f"remove it, and add {pasteable(key_of_sizes, error.size)}"
+            own = annotation(own, container)
+        elif key.startswith(PREFIX) or path[1] == "annotations":
+            own = PREFIX + own.removeprefix("gpu-")
+        fix = f"remove it, and write {pasteable(own, error.text)}"
     return Violation(code="GPU201", path=field_path(path), message=f"{name}: {error.message}", fix=fix)
 
 
@@ -212,20 +214,25 @@ def _shorthand_amount(name: str, text: str) -> Any:
     key = _RESOURCES[name]
     if key == "percent":
         percent = quantity.served(text)
-        if 0 < percent < 100:
+        if 1 <= percent < 100:
             return percent / 100
         fix = f"write 1 to 99, or {PREFIX}gpu: 1 instead of {PERCENT}"
+        fix = f"write {show(100 * percent)}" if Fraction(1, 100) <= percent < 1 else fix
         raise QuantityError(f'"{text}" is not a percentage of one GPU', fix)
     if key == "gpu-cores":
-        return request.cores_from(quantity.served(text))
+        return request.cores(text, quantity.served)
     if key != "gpu":
         return KEYS[key](text)
     # A number of devices in a resource, which cannot hold `2x0.75`.
     try:
         number = quantity.served(text)
     except QuantityError as error:
-        other = request.not_devices(text, error.message)
-        raise (other if isinstance(other, SizeError) else error) from None
+        other, meant = request.not_devices(text, error.message), request.devices_meant(text)
+        if isinstance(other, OtherKeyError) or meant.replace(".", "").isdecimal():
+            raise other from None
+        if not meant or " " in meant:
+            raise
+        raise QuantityError(error.message, f"remove it, and label the pod {pasteable('gpu', meant)}") from None
     if number > 1 and number.denominator > 1:
         low = number.numerator // number.denominator
         message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
@@ -339,6 +346,8 @@ def _take(native: ExtendedResources, container: Container, resource: Resource, v
         fix, example = error.fix, ", as 1"
         if fix.endswith(example):
             fix = f"{fix.removesuffix(example)}, as {min(_legal(resource, Fraction(1)), default=1)}"
+        meant = request.devices_meant(text) if resource.counts and resource.owners else ""
+        fix = f"write {meant}" if meant.replace(".", "").isdecimal() else fix
         native.violations.append(_violation("GPU403", container, resource, f": {error.message}", fix))
         return
     if resource.digits:
@@ -370,6 +379,8 @@ def _amount(resource: Resource, text: str) -> Fraction:
         try:
             in_bytes = quantity.size(text)
         except QuantityError:
+            if unit is not None and quantity.nearly(quantity.tidied(text)) is None and quantity.sizes_meant(text):
+                raise _other_unit(unit, text) from None
             raise QuantityError(error.message, error.fix.removesuffix(" or 0.5")) from None
         if resource.in_bytes:
             return Fraction(in_bytes)
@@ -399,8 +410,10 @@ def _amount(resource: Resource, text: str) -> Fraction:
 
 def _other_unit(unit: Fraction, text: str) -> QuantityError:
     fix = "write a smaller number, as 1024"
-    with suppress(QuantityError):
-        fix = f"write {-(-in_bytes // unit)}" if (in_bytes := quantity.size(text)) else fix
+    for size in (text, *quantity.sizes_meant(text)):
+        with suppress(QuantityError):
+            fix = f"write {-(-in_bytes // unit)}" if (in_bytes := quantity.size(size)) else fix
+            break
     return QuantityError(f'"{text}" is not a plain number; it counts units of {show_size(unit.numerator)}', fix)
 
 

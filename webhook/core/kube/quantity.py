@@ -11,6 +11,7 @@ from calendar import monthrange, timegm
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+from unicodedata import normalize
 
 if TYPE_CHECKING:  # quicktions publishes no types, and has the interface of the standard library
     from fractions import Fraction as Fraction  # noqa: PLC0414, TID251 - all of webhook takes it from here
@@ -39,7 +40,10 @@ _PLAIN = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)()")
 _SUFFIXED = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,18})?)([munkMGTPE]?)")
 _SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?)(Ki|Mi|Gi|Ti|[kMGT])")
 _SHOWN_SIZE = re.compile(r"([0-9]{1,40}(?:\.[0-9]{1,3})?)(Ki|Mi|Gi|Ti|[kMGT])")
-_NEARLY_A_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?(?:([KMGT])i?[Bb]|([kmgt])i?)?")
+_NEARLY_A_SIZE = re.compile(r"([0-9]{1,19}(?:[.,][0-9]{1,9})?)(?:([kmgt])(?:i?[bo]?|[a-z]*(?:byte|octet|ig)s?))?")
+_NEARLY_A_NUMBER = re.compile(r"([0-9]{0,9}(?:[.,][0-9]{1,9})?)(?:e(-?[0-9])|/([1-9][0-9]{0,8})|(m)|(%))?")
+_SIGNS: Final = str.maketrans({"\u2044": "/", "\u00d7": "x", "*": "x"})
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2},[0-9]{3}")
 
 
 class QuantityError(ValueError):
@@ -108,14 +112,43 @@ def size(text: str) -> int:
         raise QuantityError(f"{quoted} is not a whole number of bytes", f"write it in Mi, as {near}")
     if number > 0:
         raise QuantityError(f"{quoted} is {number} bytes, less than any GPU shares", "write 8Gi or 8192Mi")
-    guess = _NEARLY_A_SIZE.fullmatch(text)
+    meant = sizes_meant(text)
+    message = f"{quoted} is not a size in the form of Kubernetes" if meant else f"{quoted} is not a size"
+    if meant and not any(map(str.isalpha, text)):
+        message = f"{quoted} has no unit"
+    raise QuantityError(message, f"write {' or '.join(meant) or '8Gi or 8192Mi'}")
+
+
+def sizes_meant(text: str) -> list[str]:
+    """The sizes that `8 GB`, `8,5gib`, `8192` or `8` are probably meant as; none for what is no size."""
+    guess = _NEARLY_A_SIZE.fullmatch(tidied(text))
     if guess is None:
-        raise QuantityError(f"{quoted} is not a size", "write 8Gi or 8192Mi")
-    if unit := (guess[2] or guess[3]):
-        raise QuantityError(f"{quoted} is not a size in the form of Kubernetes", f"write {guess[1]}{unit.upper()}i")
-    # No GPU has 1,024 GiB, so such a number was meant in MiB.
-    either = "" if exact(guess[1]) >= 1024 else f"{guess[1]}Gi or "
-    raise QuantityError(f"{quoted} has no unit", f"write {either}{guess[1]}Mi")
+        return []
+    written = guess[1].replace(",", "" if _THOUSANDS.fullmatch(guess[1]) else ".")
+    number, unit = exact(written), guess[2]
+    if unit or number < GIB:
+        # No GPU has 1,024 GiB, so such a number was meant in MiB; a far larger one in bytes.
+        units = [f"{unit.upper()}i"] if unit else ["Mi"] if number >= 1024 else ["Gi", "Mi"]
+        sizes = {f"{written}{name}": number * _SIZE_UNITS[name] for name in units}
+    else:
+        sizes = {show_size(number.numerator): number}
+    return [size for size, in_bytes in sizes.items() if in_bytes.denominator == 1 and MIB <= in_bytes <= INT64_MAX]
+
+
+def tidied(text: str) -> str:
+    """Text without blanks and capitals, and with the signs of ASCII: `2x1/2` for `2 \u00d7 \u00bd`."""
+    plain = "".join(normalize("NFKC", text[: 2 * SHOWN]).lower().split())
+    return plain.translate(_SIGNS).replace("percent", "%")
+
+
+def nearly(text: str) -> Fraction | None:
+    """The number that tidied text is meant as: `.3`, `0,3`, `1/3`, `3e-1`, `300m`, `30%`; None for no number."""
+    match = _NEARLY_A_NUMBER.fullmatch(text)
+    if match is None or not match[1] or _THOUSANDS.fullmatch(match[1]):
+        return None
+    number = exact(f"0{match[1].replace(',', '.')}") / int(match[3] or 1)
+    number *= Fraction(10) ** int(match[2] or 0)
+    return number / (1000 if match[4] else 100 if match[5] else 1)
 
 
 def size_shown(text: str) -> Fraction | None:
@@ -159,11 +192,14 @@ def show(number: Fraction | int) -> str:
 
 
 def show_size(size_in_bytes: int) -> str:
-    """A size, exact, in a form that `size` reads: `8Gi`, `4608Mi`, `1500M`, `1500000.001k`."""
-    for unit in ("Ti", "Gi", "Mi", "Ki", "T", "G", "M", "k"):
-        if size_in_bytes and size_in_bytes % _SIZE_UNITS[unit] == 0:
-            return f"{size_in_bytes // _SIZE_UNITS[unit]}{unit}"
-    return f"{show(Fraction(size_in_bytes, 1000))}k"
+    """A size, exact, with the fewest digits that `size` reads: `8Gi`, `4608Mi`, `8G`, `1500000.001k`."""
+    texts = [
+        f"{size_in_bytes // _SIZE_UNITS[unit]}{unit}"
+        for unit in ("Ti", "Gi", "Mi", "Ki", "T", "G", "M", "k")
+        if size_in_bytes and size_in_bytes % _SIZE_UNITS[unit] == 0
+    ]
+    exact_in_thousands = f"{show(Fraction(size_in_bytes, 1000))}k"
+    return min(texts, key=lambda text: len(text.rstrip("TGMKki").rstrip("0")), default=exact_in_thousands)
 
 
 def shown(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.backends import cards, read_back, translate
 from webhook.core.backends.translate import CannotExpressError, Translation, as_text
-from webhook.core.forms.document import nearest
+from webhook.core.forms.document import did_you_mean
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import ContainerRequest
 from webhook.core.kube.pod import Bounds, Pod, Requirement, node_bounds, require_nodes, selects_nodes
@@ -19,7 +19,7 @@ from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Constant, Mode, Output
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, nearest_backend
 from webhook.core.rules.verbs import CONTAINER, holes
 from webhook.core.violations import Refusal, Violation
 
@@ -118,8 +118,13 @@ def candidates(
             attempts = [attempt(demand, backend, rulebook) for backend in rulebook.enabled]
             able = [candidate.backend.name for candidate in attempts if isinstance(candidate, Assignment)]
             is_loaded = name in rulebook.backends
-            why = "is not enabled in this cluster" if is_loaded else f"is not known here{nearest(name, enabled)}"
-            message, fix = f'the back end "{name[:63]}" {why}', f"name one of: {', '.join(able or enabled)}"
+            near, why = "", "is not enabled in this cluster"
+            if not is_loaded:
+                near = nearest_backend(name, rulebook)
+                hint = did_you_mean(near) if near in order or not near else f'; "{near}" is not enabled'
+                why = f"is not known here{hint}"
+            message = f'the back end "{name[:63]}" {why}'
+            fix = f"name {near}" if near in able else f"name one of: {', '.join(able or enabled)}"
             rule = rulebook.cluster.at.of(rulebook.cluster.name)
             raise Refusal(Violation(code="GPU302", path=stated.path, message=message, fix=fix, rule=rule))
         backend = order[name]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from webhook.core.forms.document import closest
 from webhook.core.kube.quantity import Fraction
 from webhook.core.quota.tally import Tally
 from webhook.core.request import DEVICES
@@ -113,6 +114,12 @@ class Rulebook:
     def as_ruled(self, key: str) -> str:
         """The key of an annotation as rules have it, with `{container}` for the name of a container."""
         return next((slot.key for slot in self.per_container if slot.container(key) is not None), key)
+
+
+def nearest_backend(name: str, rulebook: Rulebook) -> str:
+    """The back end that a name is nearly, or is nearest to, then rather an enabled one; empty if it is near none."""
+    known, enabled = rulebook.backends, [backend.name for backend in rulebook.enabled]
+    return closest(name, known, 0.85) or closest(name, enabled) or closest(name, known)
 
 
 def index(
