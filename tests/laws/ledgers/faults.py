@@ -128,8 +128,10 @@ class _Blind(Settlement):
 class _Hoarding(Settlement):
     """Never takes an advance away."""
 
-    def _expired(self, known: Any, now: float, wakes: list[float]) -> tuple[frozenset[str], frozenset[str]]:
-        return frozenset(), super()._expired(known, now, wakes)[1]
+    def step(self, tenant: str, hard: Tally, wanted: Collection[str], now: float) -> Step:
+        if tenant in self._tenants:
+            self._tenants[tenant].unseen = {}
+        return super().step(tenant, hard, wanted, now)
 
 
 class _Lasting(Account):
