@@ -184,12 +184,13 @@ MAX_MEMORY: Final = 4 << 40
 _DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
 _PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
 _PERCENT_SIGN = re.compile("(?<=[0-9])%$")
+_PARTITION = re.compile(r"[0-9]+[gc]\.|vir[0-9]")
 _ATTRIBUTE = re.compile(r"(.+?)\.(me|gfx|me\.all)")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+ -]{0,126}[A-Za-z0-9])?")
 
 
 class OtherKeyError(QuantityError):
-    """The text is a value of another key: a size that stands for a number of devices, or a share for a size."""
+    """The text is a value of another key: a size or a partition for a number of devices, or a share for a size."""
 
     def __init__(self, message: str, key: str, text: str) -> None:
         super().__init__(message, f"remove it, and write {pasteable(key, text)}")
@@ -221,6 +222,8 @@ def not_devices(text: str, message: str) -> QuantityError:
         with suppress(QuantityError):
             memory(written)
             return OtherKeyError(message, "gpu-memory", written)
+    if _PARTITION.match(text):
+        return OtherKeyError(message, "gpu-profile", text)
     return QuantityError(message, f"write {meant or '1, 2, 0.5, 2x0.5 or none'}")
 
 
@@ -230,7 +233,8 @@ def devices_meant(text: str) -> str:
     if plain in AMOUNTS:
         return AMOUNTS[plain]
     numbers = [
-        quantity.nearly(part) or Fraction(0) for part in plain.removesuffix("s").removesuffix("gpu").split("x")
+        quantity.nearly(part) or Fraction(0)
+        for part in plain.removesuffix("s").removesuffix("gpu").removesuffix("x").split("x")
     ]
     times, part = (1, numbers[0]) if len(numbers) == 1 else (max(numbers), min(numbers))
     if len(numbers) > 2 or not all(numbers) or times.denominator != 1:
@@ -287,7 +291,7 @@ def cores(text: str, read: Callable[[str], Fraction] = decimal) -> Fraction:
     except QuantityError as error:
         plain = quantity.tidied(text)
         percent = quantity.nearly(AMOUNTS.get(plain, plain)) or Fraction(0)
-        percent = 100 * percent if percent < 1 or "%" in plain else percent
+        percent = 100 * percent if percent < 1 or "%" in plain or plain in AMOUNTS else percent
         fix = f"write {show(round(percent, 3))}" if 1 <= percent <= 100 else "write 1 to 100"
         raise QuantityError(error.message, fix) from None
 
@@ -301,7 +305,11 @@ def cores_from(percent: Fraction) -> Fraction:
 
 def tflops(text: str) -> Fraction:
     """Dense FP16 TFLOPS per device, `20`."""
-    amount = decimal(text)
+    try:
+        amount = decimal(text)
+    except QuantityError as error:
+        number = quantity.nearly(quantity.tidied(text).removesuffix("flops").removesuffix("t"))
+        raise QuantityError(error.message, f"write {show(number)}" if number else error.fix) from None
     if amount == 0:
         raise QuantityError("0 is no compute", "write a number, as 20")
     return amount

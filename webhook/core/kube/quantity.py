@@ -138,7 +138,7 @@ def sizes_meant(text: str) -> list[str]:
 def tidied(text: str) -> str:
     """Text without blanks and capitals, and with the signs of ASCII: `2x1/2` for `2 \u00d7 \u00bd`."""
     plain = "".join(normalize("NFKC", text[: 2 * SHOWN]).lower().split())
-    return plain.translate(_SIGNS).replace("percent", "%")
+    return plain.translate(_SIGNS).replace("percent", "%").replace("pct", "%")
 
 
 def nearly(text: str) -> Fraction | None:
