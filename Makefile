@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
-# Three workers on two cores: most tests wait for programs they start.
-WORKERS := --numprocesses 3 --dist load --no-loadscope-reorder
+# So many workers for two cores: in `make test` most of them wait for programs that they started.
+WORKERS := --dist load --no-loadscope-reorder --numprocesses
 
 PROGRAMS := tests/certs tests/console tests/files tests/server tests/settler tests/watcher
 
@@ -32,11 +32,11 @@ run: setup ## webhook and console without a cluster; BIND=127.0.0.1:8443 CONSOLE
 	@$(BIN)/python -m webhook.playground $(if $(BIND),--bind $(BIND)) $(if $(CONSOLE),--console $(CONSOLE)) $(if $(RULES),--rules $(RULES))
 
 quick: setup ## the tests that need no control plane, no browser, no image, and no thousands of pods: three minutes
-	@$(PYTEST) $(WORKERS) -m "not cluster and not browser and not image and not large" --ignore tests/bench
+	@$(PYTEST) $(WORKERS) 3 -m "not cluster and not browser and not image and not large" --ignore tests/bench
 
 test: setup ## run every test, the real control plane included
 	@$(BIN)/python -m tests.cluster.binaries
-	@$(PYTEST) $(WORKERS)
+	@$(PYTEST) $(WORKERS) 4
 
 strict: setup ## the tests of programs and connections in Python's development mode, which sees what is never closed
 	@$(BIN)/python -X dev -m pytest -m "not cluster and not browser and not image and not large" $(PROGRAMS)

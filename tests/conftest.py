@@ -48,8 +48,11 @@ ALONE = (
 )
 """Tests that measure how long others wait: one worker runs them last, and nothing runs beside them."""
 
+WAITING = ("tests/cluster/", "tests/image/")
+"""Tests of control planes and of the image: they wait longer than they compute."""
+
 _turn = pytest.StashKey[IO[bytes]]()
-"""A file that a test locks while it runs: for itself where it has to be alone, else together with all others."""
+"""A file that a test locks: for itself while it has to be alone, else together with all others."""
 
 
 def _group(nodeid: str) -> int | str:
@@ -81,6 +84,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return str(_group(nodeid))
 
+        def _assign_work_unit(self, node: Any) -> None:
+            """One worker computes while the others wait for programs, as long as there is work of both kinds."""
+            computes = node is self.nodes[0]
+
+            def rank(group: str) -> tuple[bool, bool]:
+                return group == "alone", next(iter(self.workqueue[group])).startswith(WAITING) == computes
+
+            self.workqueue.move_to_end(min(self.workqueue, key=rank), last=False)
+            super()._assign_work_unit(node)
+
     return Groups(config, log)
 
 
@@ -109,15 +122,21 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Wait until nothing runs that must not run beside this test."""
     turn = item.config.stash.get(_turn, None)
     if turn is None:
         return (yield)
-    alone = item.nodeid.startswith(ALONE)
-    fcntl.flock(turn, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    if not item.nodeid.startswith(ALONE):
+        fcntl.flock(turn, fcntl.LOCK_SH)
     try:
         return (yield)
     finally:
-        if not alone or nextitem is None:
-            fcntl.flock(turn, fcntl.LOCK_UN)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Be alone from here on: what the test needs was made while others ran, as that takes as long as the test."""
+    if item.nodeid.startswith(ALONE) and _turn in item.config.stash:
+        fcntl.flock(item.config.stash[_turn], fcntl.LOCK_EX)
