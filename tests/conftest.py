@@ -1,6 +1,7 @@
 """What holds for every test, and which tests run beside each other: `make test` starts several workers."""
 
 import fcntl
+import gc
 import signal
 import tempfile
 from collections.abc import Generator, Sequence
@@ -73,6 +74,12 @@ def _order(item: pytest.Item) -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_order)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage seldom, and not among what was collected: it took a tenth of the CPU of laws and cases."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.hookimpl(optionalhook=True)
