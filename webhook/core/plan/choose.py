@@ -6,6 +6,7 @@ The nodes of a back end count, too: a pod selects its nodes, and a rule writes l
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from webhook.core.backends import cards, read_back, translate
@@ -79,7 +80,9 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
     for candidate in considered:
         if isinstance(candidate, Failure):
             failures.append(candidate)
-            at_home = at_home or _is_on_nodes_of(candidate.backend, demand.nodes)
+            own = {key: values for key, values in candidate.backend.nodes.labels.items() if values}
+            bounds = [(demand.nodes.get(key, frozenset()), values) for key, values in own.items()]
+            at_home |= bool(own) and all(bound and bound.issubset(values) for bound, values in bounds)
             if candidate.reason.code == "GPU203" and not demand.extended.amounts:
                 break  # a zero contradicts the shorthand; another back end must not be taken instead
         elif (policy_allows is None or policy_allows(candidate)) and (nodes_allow is None or nodes_allow(candidate)):
@@ -89,12 +92,6 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
     if (not_allowed is not None and not at_home) or (not failures and demand.request is None):
         return not_allowed
     raise Refusal(_unserved(demand, failures, rulebook))
-
-
-def _is_on_nodes_of(backend: Backend, bounds: Bounds) -> bool:
-    """Whether a pod within these bounds runs only on nodes with the labels of a back end's own."""
-    own = [(key, values) for key, values in backend.nodes.labels.items() if values]
-    return bool(own) and all(bool(bounds.get(key)) and bounds[key].issubset(values) for key, values in own)
 
 
 def candidates(
@@ -463,14 +460,14 @@ class NodeSelection:
     `selects` says whether the pod selects its nodes at all.
     """
 
-    __slots__ = ("_allowed", "_bounds", "pod", "rulebook", "selects")
-
     def __init__(self, pod: Pod, rulebook: Rulebook) -> None:
-        self.pod = pod
-        self.rulebook = rulebook
+        self.pod, self.rulebook = pod, rulebook
         self.selects = selects_nodes(pod)
         self._allowed: dict[object, tuple[bool, Mode]] = {}
-        self._bounds: Bounds | None = None
+
+    @cached_property
+    def _bounds(self) -> Bounds:
+        return node_bounds(self.pod)
 
     def allows(self, assignment: Assignment) -> bool:
         """Whether the pod's own node selection leaves any node of a back end, whatever card is asked for."""
@@ -505,15 +502,10 @@ class NodeSelection:
 
     def bind(self, demand: ContainerRequest) -> ContainerRequest:
         """The demand of a container with the bounds of the pod's node selection, if it has resources alone."""
-        return replace(demand, nodes=self._node_bounds()) if self.selects and demand.request is None else demand
+        return replace(demand, nodes=self._bounds) if self.selects and demand.request is None else demand
 
     def _within(self, wanted: Sequence[Requirement]) -> bool:
-        return bool(wanted) and all(requirement.holds_within(self._node_bounds()) for requirement in wanted)
-
-    def _node_bounds(self) -> Bounds:
-        if self._bounds is None:
-            self._bounds = node_bounds(self.pod)
-        return self._bounds
+        return bool(wanted) and all(requirement.holds_within(self._bounds) for requirement in wanted)
 
 
 def requirements(assignment: Assignment, lines: Mapping[str, Output], rulebook: Rulebook) -> Iterator[Requirement]:

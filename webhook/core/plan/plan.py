@@ -451,8 +451,7 @@ def claim_names(container: Container) -> set[str]:
 def used_claims(pod: Pod, container: Container) -> set[str]:
     """The templates that a container claims."""
     names = claim_names(container)
-    templates = _claims_of_pod(pod) if names else {}
-    return {template for name in names if isinstance(template := templates.get(name), str)}
+    return {template for name in names if isinstance(template := _claims_of_pod(pod).get(name), str)}
 
 
 def has_claim_objects(pod: Pod, container: Container) -> bool:

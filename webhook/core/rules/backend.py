@@ -368,7 +368,11 @@ def complete(backend: Backend, devices: Mapping[str, Card]) -> Backend:
     """The back end with its cards and all of its modes."""
     own = [devices[model] for model in sorted(backend.models)]
     alike = {(card.memory, card.tflops, tuple(card.profiles)) for card in own}
-    modes: Sequence[Mode] = [_inheriting(sized, backend) for mode in backend.modes for sized in _of_sizes(mode)]
+    modes: Sequence[Mode] = [
+        _inheriting(sized, backend)
+        for mode in backend.modes
+        for sized in [_named(mode, "{memory}", str(number), size=size) for number, size in mode.sizes] or [mode]
+    ]
     backend = replace(backend, card=own[0] if len(alike) == 1 else None)
     profiles: dict[str, Profile] = {}
     if backend.partitions is not None:
@@ -410,17 +414,11 @@ def _inheriting(mode: Mode, backend: Backend) -> Mode:
     )
 
 
-def _of_sizes(mode: Mode) -> Iterator[Mode]:
-    """The mode once for each of its sizes, or as it is."""
-    if not mode.sizes:
-        yield mode
-    for number, size in mode.sizes:
-        limits = {name.replace("{memory}", str(number)): output for name, output in mode.limits.items()}
-        yield replace(mode, size=size, sizes=(), limits=limits, amounts={**limits, **_slots(mode)})
-
-
-def _slots(mode: Mode) -> Mapping[str, Output]:
-    return {name: output for name, output in mode.amounts.items() if isinstance(name, Slot)}
+def _named(mode: Mode, hole: str, text: str, **changes: Any) -> Mode:
+    """The mode with a text in the place of a hole in the names of its resources."""
+    limits = {name.replace(hole, text): output for name, output in mode.limits.items()}
+    slots: dict[str, Output] = {name: output for name, output in mode.amounts.items() if isinstance(name, Slot)}
+    return replace(mode, sizes=(), limits=limits, amounts={**limits, **slots}, **changes)
 
 
 def _of_profiles(
@@ -438,12 +436,9 @@ def _of_profiles(
                 # A resource name holds no plus sign: 1g.10gb+me is 1g.10gb.me there
                 # [NVIDIA/k8s-device-plugin internal/rm/rm.go].
                 written = spelling.get(name, name).replace("+", ".")
-                limits = {key.replace("{profile}", written): output for key, output in mode.limits.items()}
-                claims = [
-                    replace(claim, value=str(claim.value).replace("{profile}", written)) for claim in mode.claims
-                ]
-                amounts = {**limits, **_slots(mode)}
-                yield replace(mode, profile=name, limits=limits, amounts=amounts, claims=claims)
+                named = [(claim, str(claim.value).replace("{profile}", written)) for claim in mode.claims]
+                claims = [replace(claim, value=value) for claim, value in named]
+                yield _named(mode, "{profile}", written, profile=name, claims=claims)
         elif mode.when.devices == "profile" and one_card and sized:
             for name, profile in profiles.items():
                 limits, amounts = (_of_size(outputs, profile.memory) for outputs in (mode.limits, mode.amounts))

@@ -391,28 +391,18 @@ def policies_from(objects: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> F
         devices=rulebook.devices,
         asking=asking(rulebook.backends.values()),
     )
-
-    def denying(policy: TenantPolicy, problems: tuple[Problem, ...]) -> TenantPolicy:
-        # A key that is misspelt is often why another is missing.
-        first = min(problems, key=lambda problem: "unknown key" not in problem.message)
-        broken = f"{first.path}: {first.message}"
-        return TenantPolicy(
-            name=policy.name, rule=policy.rule, namespaces=policy.namespaces, priority=policy.priority, broken=broken
-        )
-
-    return _from_cluster(objects, "TenantPolicy", TENANT_POLICY, denying, context)
+    return _from_cluster(objects, "TenantPolicy", TENANT_POLICY, context)
 
 
 def exemptions_from(objects: Iterable[Mapping[str, Any]], _: Rulebook) -> FromCluster[Exemption]:
     """Decoded Exemption objects; they name nothing that rules define, and are asked for like policies."""
-    return _from_cluster(objects, "Exemption", EXEMPTION, lambda *_: None)
+    return _from_cluster(objects, "Exemption", EXEMPTION)
 
 
 def _from_cluster(
     objects: Iterable[Mapping[str, Any]],
     kind: str,
     form: forms.Form[T],
-    instead: Callable[[T, tuple[Problem, ...]], T | None],
     context: Known | None = None,
 ) -> FromCluster[T]:
     fine: dict[str, T] = {}
@@ -421,9 +411,14 @@ def _from_cluster(
         name = raw["metadata"]["name"]
         spec = of_json(raw.get("spec") or {}, Location(f"{kind}/{name}", 0))
         value, problems = _read(form, name, spec, context)
-        if problems:
-            messages = tuple(sorted(set(problems)))
-            broken[name] = Broken(messages, instead(value, messages))
-        else:
+        if not problems:
             fine[name] = value
+            continue
+        instead: Any = None
+        if isinstance(value, TenantPolicy):
+            # A key that is misspelt is often why another is missing.
+            first = min(sorted(problems), key=lambda problem: "unknown key" not in problem.message)
+            kept = {key: getattr(value, key) for key in ("name", "rule", "namespaces", "priority")}
+            instead = TenantPolicy(**kept, broken=f"{first.path}: {first.message}")
+        broken[name] = Broken(tuple(sorted(set(problems))), instead)
     return FromCluster(fine, broken)
