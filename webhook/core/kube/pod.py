@@ -313,19 +313,16 @@ def _exclusion(present: Expressions, requirement: Requirement) -> str | None:
     left = set(requirement.values)
     for expression in present:
         values, operator = set(expression.get("values") or ()), expression.get("operator")
-        reason = f"node affinity wants {requirement.key} {operator}"
-        if not requirement.values:
-            if operator not in {"NotIn", "DoesNotExist"}:
-                return reason
-            continue
         if operator == "In":
             left &= values
         elif operator == "NotIn":
             left -= values
         elif operator == "DoesNotExist":
             left.clear()
-        if not left:
-            return f"{reason} [{listed(sorted(values))}]" if values else reason
+        excludes = not left if requirement.values else operator not in {"NotIn", "DoesNotExist"}
+        if excludes:
+            of_these = f" [{listed(sorted(values))}]" if values and requirement.values else ""
+            return f"node affinity wants {requirement.key} {operator}{of_these}"
     return None
 
 

@@ -62,10 +62,7 @@ _OBJECT: Final = modes.OBJECT_NAME.reading(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """What every pod that the back end serves gets once; a toleration comes with the rule line it stands on.
-
-    `outputs` are part of those of each mode.
-    """
+    """What every pod that the back end serves gets once; a toleration comes with the rule line it stands on."""
 
     runtime_class: Constant | None = optional(
         _OBJECT,

@@ -126,12 +126,6 @@ class Cards(dict[str, Card]):
         return {**{base: [*sized.values()] for base, sized in shorter.items()}, **exact, **several}
 
 
-def by_name(catalog: DeviceCatalog) -> Mapping[str, Card]:
-    """The devices of a catalogue, by lower-case model, alias and product name."""
-    devices = [replace(device, vendor=catalog.vendor, virtual=catalog.virtual) for device in catalog.devices]
-    return {name.lower(): device for device in devices for name in (device.model, *device.aliases, *device.names)}
-
-
 # Names in a document that stand for what other documents define.
 
 
@@ -180,11 +174,6 @@ def enabled_by(where: str) -> forms.Shape[str]:
     return TEXT.reading(read)
 
 
-def _model(known: Known, text: str) -> str | None:
-    device = known.devices.get(text.lower())
-    return device.model if device else None
-
-
 def _profile(known: Known, text: str) -> str | None:
     with contextlib.suppress(QuantityError):
         profile = request.profile(text)
@@ -198,7 +187,9 @@ VENDOR: Final = _one_of(
     "no catalogue is of the vendor", lambda known: {device.vendor for device in known.devices.values()}
 )
 MODEL: Final = _one_of(
-    "no catalogue knows the model", lambda known: {device.model for device in known.devices.values()}, _model
+    "no catalogue knows the model",
+    lambda known: {device.model for device in known.devices.values()},
+    lambda known, text: known.devices[text.lower()].model if text.lower() in known.devices else None,
 )
 PROFILE: Final = _one_of(
     "no catalogue has the profile",

@@ -1,6 +1,7 @@
 """All documents together: their JSON Schema for editors, their heads and names, and the references between them."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -19,7 +20,7 @@ from webhook.core.forms.document import (
 from webhook.core.forms.inheritance import PARAMETER, inheriting, parametrised
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
 from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
-from webhook.core.rules.catalog import DEVICE_CATALOG, Card, Cards, DeviceCatalog, Known, by_name
+from webhook.core.rules.catalog import DEVICE_CATALOG, Card, Cards, DeviceCatalog, Known
 from webhook.core.rules.claims import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected
 from webhook.core.rules.objects import BUILT_IN, WORKLOAD, Kinds, Workload
@@ -93,6 +94,7 @@ def _document(kind: forms.Shape[str], meaning: str, spec: forms.Schema, name: fo
     return forms.mapping(keys)
 
 
+_REFERENCE: Final = re.compile(r'"\$ref": "#/\$defs/(\w+)"')
 _HEAD: Final = _document(forms.word(KINDS), "Which kind of rule this is.", {}, {})
 
 
@@ -124,20 +126,11 @@ def schema(kind: str | None = None) -> forms.Schema:
     shared = {**SHARED, **backend, "claimSource": CLAIM_SOURCE.schema}
     parts = {name: parametrised(part) for name, part in shared.items()} | {"parameter": PARAMETER}
     schemas: dict[str, forms.Schema] = {}
-    missing = _references(whole)
+    missing = {*_REFERENCE.findall(json.dumps(whole))}
     while missing:
         schemas |= {name: parts[name] for name in missing}
-        missing = _references(schemas) - schemas.keys()
+        missing = {*_REFERENCE.findall(json.dumps(schemas))} - schemas.keys()
     return {**whole, "$defs": {name: schemas[name] for name in parts if name in schemas}} if schemas else whole
-
-
-def _references(schema: Any) -> set[str]:
-    if isinstance(schema, list):
-        return {name for element in schema for name in _references(element)}
-    if not isinstance(schema, dict):
-        return set()
-    own = {str(schema["$ref"]).removeprefix(forms.reference("")["$ref"])} if "$ref" in schema else set()
-    return own | {name for value in schema.values() for name in _references(value)}
 
 
 def schema_text(value: Any, indent: str = "") -> str:
@@ -319,8 +312,10 @@ def _devices(*catalogs: DeviceCatalog) -> tuple[Cards, Sequence[Problem]]:
     """The cards of all catalogues by name, and a problem for each that two of them have."""
     devices = Cards()
     problems: list[Problem] = []
-    for document in catalogs:
-        for name, device in by_name(document).items():
+    for catalog in catalogs:
+        cards = [replace(card, vendor=catalog.vendor, virtual=catalog.virtual) for card in catalog.devices]
+        by_name = {name.lower(): card for card in cards for name in (card.model, *card.aliases, *card.names)}
+        for name, device in by_name.items():
             if name in devices:
                 first = devices[name].at.line_only
                 problems.append(Problem(device.at, "spec.devices", f'"{name}" is a device already, at {first}'))

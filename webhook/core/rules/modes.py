@@ -367,10 +367,7 @@ REQUIRES: Final = forms.mapping(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companions:
-    """What has to be true of a pod beside its request; `rule` is the line that says so.
-
-    `requires` is by the words of `plan`, `forbids` has those of `verbs.EXCLUSIONS`.
-    """
+    """What has to be true of a pod beside its request; `rule` is the line that says so."""
 
     requires: Mapping[str, str] = optional(
         REQUIRES,

@@ -57,10 +57,7 @@ class Among:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """A number of an object: the first of the fields that is there, else `absent`; `over` another, `less` so many.
-
-    `most` limits it. With `among` the fields are in a list of their own.
-    """
+    """A number of an object: the first of the fields that is there, else `absent`; `over` another, `less` so many."""
 
     fields: tuple[Path, ...] = required(
         _ALTERNATIVES, "The field with the number. Of several fields the first that is there.", "spec.replicas"
@@ -98,10 +95,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodPlace:
-    """Where an object keeps the pods of one kind, whole (`template`) or in parts (`spec` and the fields after it).
-
-    `times` are multiplied with each other; what `note` says is told with the number.
-    """
+    """Where an object keeps the pods of one kind, whole (`template`) or in parts (`spec` and the fields after it)."""
 
     template: tuple[Path, ...] = optional(
         _ALTERNATIVES,
@@ -209,10 +203,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Kinds of objects, and the pods that they hold: none, if there are no `pods`.
-
-    `created_by` is the user who creates the pods, if it is always the same.
-    """
+    """Kinds of objects, and the pods that they hold: none, if there are no `pods`."""
 
     name: str = derived(forms.document, default="")
     at: Location = derived(forms.place, default=Location("Kubernetes", 0))
