@@ -163,6 +163,7 @@ def _on(model: str | None) -> Rulebook:
     return replace(RULES, surroundings=Surroundings(cards=cards))
 
 
+ONCE = {"devices": "0.2", "memory": "3Gi"}
 SIZE = builders.pod(labels={"gpu-memory": "3Gi", "gpu-cores": "20"})
 
 
@@ -179,7 +180,9 @@ def test_of_several_cards_of_the_nodes_the_one_counts_that_it_is_most_of() -> No
     made = _made(SIZE, _on("A100-80GB,T4"))
 
     assert made["metadata"]["annotations"][locations.CARD] == "A100-80GB,T4"
-    assert _counted(made, _on("A100-80GB")) == _counted(made, _on(None)) == {"devices": "0.2", "memory": "3Gi"}
+    assert _counted(made, _on("A100-80GB")) == _counted(made, _on(None)) == _counted(made)
+    alike = {f"{what}/{model}": amount for model in ("A100-80GB", "T4") for what, amount in ONCE.items()}
+    assert _counted(made) == {**ONCE, **alike}
     assert _made(made, _on("A100-80GB,T4")) == made
 
 

@@ -261,11 +261,12 @@ def measure(
 
 
 def possible_models(
-    demand: ContainerRequest, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook
+    demand: ContainerRequest, backend: Backend, card: Card | None, modes: Iterable[Mode], rulebook: Rulebook
 ) -> tuple[str, ...]:
-    """The card models that a container may get, if it names any or its card is known; none: any."""
+    """The card models that a container may get, if it names any or those of the nodes are known; none: any."""
     others = [other.model for other in choose.lookalike_cards(demand.models, modes, rulebook)]
-    return (*demand.models, *others) or ((card.model,) if card else ())
+    there = [card] if card else rulebook.surroundings.cards.get(backend.name, ())
+    return (*demand.models, *others) or tuple(card.model for card in there)
 
 
 # What of a pod's metadata an allocation depends on.

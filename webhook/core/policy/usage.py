@@ -161,7 +161,7 @@ def holdings(
                 there = allocation.from_claims(demand, pod, lasting)
         if there is not None:
             served = there.assignment
-            models = allocation.possible_models(demand, served.card, [served.mode], lasting)
+            models = allocation.possible_models(demand, served.backend, served.card, [served.mode], lasting)
             held.append(
                 Holding(
                     demand=demand,
@@ -203,7 +203,7 @@ def _unread(demand: interpret.ContainerRequest, why: str, rulebook: Rulebook) ->
         demand=demand,
         backend=backend,
         card=card,
-        models=allocation.possible_models(demand, card, backend.modes, rulebook),
+        models=allocation.possible_models(demand, backend, card, backend.modes, rulebook),
         request=request,
         measure=allocation.measure(demand, request, backend, card, backend.modes, rulebook),
         unread=why,
