@@ -21,7 +21,8 @@ SHARING = "nvidia.com/gpu.sharing-strategy"
 
 def _cluster(*backends: str, device: str | None = None) -> Rulebook:
     cluster = replace(SHIPPED.cluster, backends=backends, tiers={}, whole=None, part=None, device=device)
-    return rulebook.index(cluster, SHIPPED.backends, SHIPPED.devices, SHIPPED.digest)
+    indexed = rulebook.index(cluster, SHIPPED.backends, SHIPPED.devices, SHIPPED.digest)
+    return replace(indexed, workloads=SHIPPED.workloads)
 
 
 def _planned(raw: Mapping[str, Any], rulebook: Rulebook) -> plan.Plan:
