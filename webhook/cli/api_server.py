@@ -16,8 +16,8 @@ from webhook.core.interpret.locations import PERCENT, as_written, no_string
 from webhook.core.kube import fields
 from webhook.core.kube.fields import Path, field_path
 from webhook.core.kube.pod import CORE, SECTIONS
-from webhook.core.kube.quantity import QuantityError, decimal, is_whole, shown, text_of
-from webhook.core.request import KEYS, PREFIX, pasteable
+from webhook.core.kube.quantity import is_whole, nearly, shown, text_of
+from webhook.core.request import KEYS, PREFIX, devices_meant, pasteable
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Violation
@@ -94,16 +94,14 @@ def _not_in_a_template(pod: Mapping[str, Any], rulebook: Rulebook) -> Iterator[V
         else:
             continue
         if "/" not in name or counts_devices:
-            key, amount = name if name in KEYS else "gpu", as_written(text)
+            key = name if name in KEYS else "gpu"
+            amount = (devices_meant(text) if key == "gpu" else "") or as_written(text)
             qualified = f"{PREFIX}{key.removeprefix('gpu-')}: {amount}"
             if key == "gpu":
-                try:
-                    number = decimal(amount)
-                    percent = 100 * number
-                    qualified = f"{PERCENT}: {percent}" if percent < 100 and percent.denominator == 1 else ""
-                    qualified = f"{PREFIX}gpu: {number}" if number.denominator == 1 else qualified
-                except QuantityError:
-                    qualified = ""
+                number = nearly(amount)
+                percent = 100 * (number or 0)
+                qualified = f"{PERCENT}: {percent}" if 0 < percent < 100 and percent.denominator == 1 else ""
+                qualified = f"{PREFIX}gpu: {number}" if number is not None and number.denominator == 1 else qualified
             label = f"label the template {pasteable(key, amount)}"
             fix = f"write {qualified} instead of {name}, or {label}" if qualified else f"remove it, and {label}"
         yield Violation(code="GPU002", path=field_path(path), message=message, fix=fix)

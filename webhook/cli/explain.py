@@ -315,7 +315,8 @@ class View:
 
     `lead` follows Allowed or Denied. `was` is how a pod of another system was understood, `tenant` has labelled
     sentences about the tenant and its quota, `tried` what policies in dry run would refuse, `exempted` what is lifted
-    of them, `missing` what nobody gave and what it may change. `pod` is there if there are `changes`.
+    of them, `missing` what nobody gave and what it may change. `pod` is there if there are `changes` of one that
+    stands in the object as it is.
     """
 
     title: str
@@ -345,6 +346,7 @@ def view(explained: Explanation) -> View:
     edits = planned.edits if planned is not None and decision.allowed and decision.patch else []
     from_before = edits if converted is None else []  # else they lead from the pod as it was understood
 
+    asking = list(_asking(explained))
     served_by = " and ".join(dict.fromkeys(decision.backends.values()))
     if not decision.allowed:
         count = len(decision.violations)
@@ -353,6 +355,8 @@ def view(explained: Explanation) -> View:
         lead = "as it is: the webhook only observes"
     elif not decision.backends and fields.at(explained.before, "spec", "resourceClaims"):
         lead = "as it is: what its resource claims hold, only their objects in the cluster tell"
+    elif asking and not decision.backends:
+        lead = "as it is: no back end that is enabled here serves what it asks for"
     elif not decision.backends:
         lead = "as it is: no container asks for a GPU"
     elif decision.patch:
@@ -404,7 +408,7 @@ def view(explained: Explanation) -> View:
         allowed=decision.allowed,
         lead=lead,
         was=was,
-        asking=list(_asking(explained)),
+        asking=asking,
         tenant=tenant,
         warnings=decision.warnings,
         tried=[
@@ -420,7 +424,7 @@ def view(explained: Explanation) -> View:
         missing=[missing.effect for missing in explained.missing],
         violations=decision.violations,
         changes=changes,
-        pod=passages(explained.before, explained.after, from_before) if edits else (),
+        pod=passages(explained.before, explained.after, from_before) if edits and not explained.assembled else (),
     )
 
 
@@ -494,12 +498,12 @@ def paint(view: View, colours: Mapping[str, str]) -> Iterator[str]:
     if not view.allowed:
         lines.append(("  denied", "-"))
         lines += [(f"    {line}", "") for violation in view.violations for line in str(violation).splitlines()]
-    elif not view.pod:
+    elif not (view.pod or view.changes):
         lines.append((f"  admitted {view.lead}", ""))
     else:
         for verb, path, value, rule in view.changes:
             lines.append((f"  {verb:<6} {path}{': ' if value else ''}{value}    [{rule}]", ""))
-        lines.append(("", ""))
+        lines += [("", "")] if view.pod else []
         lines += [(f"{line.mark} {line.text}", line.mark) for passage in view.pod for line in passage.lines]
 
     for text, kind in lines:

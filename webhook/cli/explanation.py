@@ -19,6 +19,7 @@ from webhook.core.policy import limits, usage
 from webhook.core.policy.membership import member, undecided
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger, fitting, reserve
+from webhook.core.request import is_key
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
@@ -88,7 +89,8 @@ class Explanation:
     `named` is the object that has it, or makes it. `converted` is how the pod was understood in the words of another
     system, if it is rewritten for this one. There are `pods` like this at a time, and `prospect` is what the quota of
     their tenant says to them, if it was asked. `missing` are the inputs that nobody gave, with what each may change.
-    So many back ends are `disabled` that nothing was asked of.
+    So many back ends are `disabled` that nothing was asked of. `assembled`: somebody puts the containers of the pod
+    together of an object's fields.
     """
 
     title: str
@@ -106,6 +108,7 @@ class Explanation:
     prospect: Prospect | None = None
     missing: Sequence[Missing] = ()
     disabled: int = 0
+    assembled: bool = False
 
 
 def contract(explanations: Sequence[Explanation]) -> Any:
@@ -153,20 +156,43 @@ def contract(explanations: Sequence[Explanation]) -> Any:
 def explain(document: Mapping[str, Any], rulebook: Rulebook, setting: Setting = NOWHERE) -> list[Explanation]:
     """Explain every pod that a document has, or why that cannot be said; an empty list for a kind without pods."""
     explanations = []
-    for made in pod_templates.pods(document, rulebook.workloads):
+    for made in pod_templates.pods(_stored(document), rulebook.workloads):
         namespace = setting.namespace or made.namespace
         if made.wrong is not None:
-            explanation = Explanation(
-                title=made.title, decision=denied([made.wrong]), before=made.pod, after=made.pod
-            )
+            decision = denied([made.wrong])
+            if made.strange and not _mentions_gpus(made.pod, rulebook):
+                decision = Decision(allowed=True, warnings=[f"{made.wrong.message}; it mentions no GPU"])
+            explanation = Explanation(title=made.title, decision=decision, before=made.pod, after=made.pod)
         else:
             explanation = explain_pod(made.title, made.pod, namespace, rulebook, setting)
             decision = explanation.decision
             notes = [made.note] if made.note else []
             warnings = [*decision.warnings, *notes, *(() if decision.backends else made.hints)]
-            explanation = replace(explanation, pods=made.number, decision=decision._replace(warnings=warnings))
+            decision = decision._replace(warnings=warnings)
+            explanation = replace(explanation, pods=made.number, decision=decision, assembled=made.assembled)
         explanations.append(replace(explanation, named=made.named, namespace=namespace))
     return explanations
+
+
+_NULLS: Final = {"labels": "", "annotations": "", "limits": "0", "requests": "0"}
+
+
+def _stored(value: Any, key: str = "") -> Any:
+    """An object as the API server stores its nulls [measured]: kubectl create sends them, apply leaves them out."""
+    if isinstance(value, list):
+        return [_stored(inner) for inner in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _NULLS.get(key) if inner is None else _stored(inner, name) for name, inner in value.items()}
+
+
+def _mentions_gpus(value: Any, rulebook: Rulebook) -> bool:
+    """Whether a key anywhere in an object is of the shorthand, or is one in which a back end is asked."""
+    if isinstance(value, Mapping):
+        keys = [str(key) for key in value]
+        own = any(key in rulebook.resources or is_key("label", key) or is_key("annotation", key) for key in keys)
+        return own or any(_mentions_gpus(inner, rulebook) for inner in value.values())
+    return isinstance(value, list) and any(_mentions_gpus(inner, rulebook) for inner in value)
 
 
 def explain_pod(

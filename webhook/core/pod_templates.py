@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from webhook.core.forms.document import LONGEST_WORD, Problem, failing_examples, nearest
+from webhook.core.forms.document import LONGEST_WORD, Problem, closest, did_you_mean, failing_examples
 from webhook.core.forms.document import kind as kind_of
 from webhook.core.kube import fields
 from webhook.core.kube.fields import Path
@@ -30,7 +30,7 @@ MOST: Final = 2**31 - 1
 class Template(NamedTuple):
     """A pod that an object makes: where it stands, the pod, how many there are, and what that number leaves out.
 
-    `metadata` is where its labels and annotations stand.
+    `metadata` is where its labels and annotations stand. `assembled`: its containers are put together of fields.
     """
 
     path: Path
@@ -38,6 +38,7 @@ class Template(NamedTuple):
     number: int
     note: str
     metadata: Path
+    assembled: bool = False
 
 
 class Named(NamedTuple):
@@ -54,7 +55,7 @@ NOBODY: Final = Named()
 class Found(NamedTuple):
     """A pod of an object with a title and namespace; or, with a violation, why nothing can be said of the object.
 
-    `hints` are about shorthand that the pod does not get.
+    `hints` are about shorthand that the pod does not get. `strange`: no kind of that group is like it.
     """
 
     title: str
@@ -65,6 +66,8 @@ class Found(NamedTuple):
     note: str = ""
     hints: Sequence[str] = ()
     wrong: Violation | None = None
+    strange: bool = False
+    assembled: bool = False
 
 
 def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str = "") -> Iterator[Found]:
@@ -100,15 +103,17 @@ def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str =
         versions = workloads.get((group, kind))
         of_kind = [of or "v1" for of, other in workloads if other == kind]
         message = f"no rule says whether a {kind or '(no kind)'} of {api_version or '(no apiVersion)'} holds pods"
+        fix = "write a Workload document for it, which may say that there are none (rules/README.md)"
+        near = closest(kind, {other for of, other in workloads if of == group} - {ANY}, 0.8)
         if versions is not None:
             message += f"; {versions.rule} knows {', '.join(versions.objects.versions)}, not {version}"
         elif of_kind:
             message += f"; the kind is known of {' and '.join(of_kind)}"
-        else:
-            message += nearest(kind, {other for _, other in workloads} - {ANY}, 0.8)
-        fix = "write a Workload document for it, which may say that there are none (rules/README.md)"
+        elif near:
+            message, fix = message + did_you_mean(near), f"write kind: {near}"
         path = "kind" if versions is None else "apiVersion"
-        yield bare._replace(wrong=Violation(code="GPU004", path=path, message=message, fix=fix))
+        strange = not (versions or near)
+        yield bare._replace(wrong=Violation(code="GPU004", path=path, message=message, fix=fix), strange=strange)
         return
     try:
         made = templates(document, workload)
@@ -127,7 +132,12 @@ def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str =
         number = f" ({template.number} pods)" if template.number != 1 and template.note != OVER else ""
         hints = [*misplaced(document, template)]
         yield bare._replace(
-            title=whose + number, pod=template.pod, number=template.number, note=template.note, hints=hints
+            title=whose + number,
+            pod=template.pod,
+            number=template.number,
+            note=template.note,
+            hints=hints,
+            assembled=template.assembled,
         )
 
 
@@ -149,7 +159,9 @@ def templates(document: Object, workload: Workload) -> Sequence[Template]:
                 number = place.makes * prod(_number(document, factor, path) for factor in place.times)
                 own = place.template or not place.metadata
                 metadata = (*path, "metadata") if own else _bound(place.metadata[0], path)
-                same = templates.setdefault(path, Template(path, pod, 0, place.note, metadata))
+                same = templates.setdefault(
+                    path, Template(path, pod, 0, place.note, metadata, bool(place.containers))
+                )
                 templates[path] = same._replace(number=same.number + number)
     return list(templates.values())
 

@@ -21,7 +21,7 @@ from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
 
-KEEPS: Final = "the pod keeps the GPU it was created with; create it again for the new shorthand to count"
+KEEPS: Final = "create the pod again for the new shorthand to count: an update gives it no GPU, and changes none"
 
 
 def validate(request: AdmissionRequest, rulebook: Rulebook) -> Decision:

@@ -42,15 +42,18 @@ class UnreadableError(Exception):
     """A file that cannot be used; the message says where and why."""
 
 
-def objects(content: bytes, name: str, most: int = MAX_NODES) -> list[Mapping[str, Any]]:
-    """The objects of one YAML file, without their places; raises UnreadableError."""
+def objects(content: bytes, name: str, most: int = MAX_NODES, *, of_kinds: bool = False) -> list[Mapping[str, Any]]:
+    """The objects of one YAML file, without their places; raises UnreadableError, `of_kinds` also for one of none."""
     try:
-        documents = [node.plain() for node in parse(content, name, most)]
+        nodes = parse(content, name, most)
+        for node in nodes:
+            if not isinstance(node.value, dict):
+                raise node.problem("is not an object")
+            if of_kinds and "kind" not in node.value:
+                raise node.problem("has no kind; write what the object is, as apiVersion: v1 and kind: Pod")
     except DocumentError as error:
         raise UnreadableError(str(error)) from None
-    if not all(isinstance(document, Mapping) for document in documents):
-        raise UnreadableError(f"{name} holds something that is not an object")
-    return documents
+    return [node.plain() for node in nodes]
 
 
 def parse(content: bytes, name: str, most: int = MAX_NODES) -> list[Node]:
@@ -144,7 +147,9 @@ class _Composer:
         while not self.loader.check_event(yaml.MappingEndEvent):
             key_event = self.loader.get_event()
             if not isinstance(key_event, yaml.ScalarEvent):
-                raise self._error(key_event, "has to be a plain key")
+                template = isinstance(key_event, yaml.MappingStartEvent) and key_event.flow_style
+                hint = "; what stands in {{ }} has to be rendered first, as by helm template" if template else ""
+                raise self._error(key_event, f"has to be a plain key{hint}")
             key = key_event.value
             if key == "<<" and key_event.implicit[0]:
                 raise self._error(key_event, "merge keys (<<) are not read; write the keys out")
@@ -190,4 +195,4 @@ def parse_manifests(content: bytes, name: str, most: int = MAX_NODES) -> list[Ma
     if b"\\ud" in content.lower() and content.lstrip()[:1] in b"{[":
         with contextlib.suppress(ValueError, RecursionError):
             content = json.dumps(json.loads(content, object_pairs_hook=unique), ensure_ascii=False).encode()
-    return objects(content, name, most)
+    return objects(content, name, most, of_kinds=True)

@@ -121,7 +121,7 @@ def claimed(container: str) -> str:
 
 def _unknown_key(key: str, words: Collection[str], path: Path, nearest: Nearest) -> Violation:
     near = nearest.word(key, words)
-    fix = f"rename it to {near}" if near else f"rename it to one of: {', '.join(words)}"
+    fix = f"rename it to {near}" if near else f"rename it to one of: {quantity.listed([*words], 6)}"
     message = f'"{shown(key)}" is not a key of the shorthand'
     return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
 
@@ -165,6 +165,8 @@ def misread(path: Path, name: str, error: QuantityError) -> Violation:
         elif key.startswith(PREFIX) or path[1] == "annotations":
             own = PREFIX + own.removeprefix("gpu-")
         fix = f"remove it, and write {pasteable(own, error.text)}"
+    if "{{" in error.message:
+        fix = "render the template first, as by helm template, and write the value"
     return Violation(code="GPU201", path=field_path(path), message=f"{name}: {error.message}", fix=fix)
 
 
@@ -227,12 +229,9 @@ def _shorthand_amount(name: str, text: str) -> Any:
     try:
         number = quantity.served(text)
     except QuantityError as error:
-        other, meant = request.not_devices(text, error.message), request.devices_meant(text)
-        if isinstance(other, OtherKeyError) or meant.replace(".", "").isdecimal():
-            raise other from None
-        if not meant or " " in meant:
-            raise
-        raise QuantityError(error.message, f"remove it, and label the pod {pasteable('gpu', meant)}") from None
+        other = request.not_devices(text, error.message)
+        meant = request.devices_meant(text).replace(".", "").isdecimal()
+        raise (other if meant or isinstance(other, OtherKeyError) else error) from None
     if number > 1 and number.denominator > 1:
         low = number.numerator // number.denominator
         message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"

@@ -115,11 +115,8 @@ def candidates(
             attempts = [attempt(demand, backend, rulebook) for backend in rulebook.enabled]
             able = [candidate.backend.name for candidate in attempts if isinstance(candidate, Assignment)]
             is_loaded = name in rulebook.backends
-            near, why = "", "is not enabled in this cluster"
-            if not is_loaded:
-                near = nearest_backend(name, rulebook)
-                hint = did_you_mean(near) if near in order or not near else f'; "{near}" is not enabled'
-                why = f"is not known here{hint}"
+            near = "" if is_loaded else nearest_backend(name, rulebook)
+            why = "is not enabled in this cluster" if is_loaded else f"is not known here{did_you_mean(near)}"
             message = f'the back end "{name[:63]}" {why}'
             fix = f"name {near}" if near in able else f"name one of: {', '.join(able or enabled)}"
             rule = rulebook.cluster.at.of(rulebook.cluster.name)
