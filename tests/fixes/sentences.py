@@ -129,7 +129,10 @@ _SENTENCES: Final = tuple(
         (r"have the Cluster document name the card \(device:\)", _one("name the card")),
         (r"ask an operator of the cluster for an Exemption that lifts (\w+)", _one("exempt", key=1)),
         (r"ask an operator of the cluster to add it to spec\.namespaces of a TenantPolicy", _one("adopt")),
-        (r"ask an operator of the cluster to write spec\.priority: 1 in one of them", _one("prefer")),
+        (
+            r"ask an operator of the cluster to write spec\.priority: 1 in the policy that is to hold there",
+            _one("prefer"),
+        ),
         (r"use a namespace of a tenant", _one("go to a tenant")),
         (r"write the hostPath volume (\S+), mounted at the same path", _one("mount", key=1)),
         (rf"leave it out, and ask for GPUs as ({_KEY}): (\S+)", _one("leave out, and ask", key=1, value=2)),

@@ -215,9 +215,9 @@ def advice_on_policy(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | 
         instead = "spec.defaults.model, or device:" if has_defaults else "device:"
         path, does = min(sized, key=lambda limit: ACTIONS.index(limit[1]))
         yield (
-            f"{path}: nothing says which card a pod of {several(unnamed, ', ')} gets, so a share or a whole"
-            f" device without gpu-model is {_outcome(does, rulebook)} (GPU107){unless}; set {instead}"
-            " in the Cluster document if all cards are of one model"
+            f"{path}: set {instead} in the Cluster document if all cards are of one model; because nothing says"
+            f" which card a pod of {several(unnamed, ', ')} gets, a share or a whole device without gpu-model is"
+            f" {_outcome(does, rulebook)} (GPU107){unless}"
         )
 
 

@@ -194,10 +194,10 @@ def _status(decision: Decision) -> dict[str, Any]:
 
 
 def warning_text(violation: Violation, lead: str = "") -> str:
-    """The first line of a violation as a warning, with its fix if there is room for all of it."""
-    text = f"{lead}[{violation.code}] {violation.message}"
-    whole = f"{text}; {violation.fix}"
-    return whole if len(whole) <= WARNING_LENGTH else text
+    """The first line of a violation as a warning, with its fix: first, if there is no room for all of it."""
+    start = f"{lead}[{violation.code}] "
+    whole = f"{start}{violation.message}; {violation.fix}"
+    return whole if len(whole) <= WARNING_LENGTH else f"{start}{violation.fix}; because {violation.message}"
 
 
 def printable(warnings: Iterable[str]) -> Iterator[str]:

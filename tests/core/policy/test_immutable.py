@@ -222,4 +222,5 @@ def test_while_policies_are_tried_a_binding_is_only_warned_of() -> None:
 
     assert decision.allowed
     [warning] = decision.warnings
-    assert warning.startswith("would be refused: [GPU109] the Binding carries the label gpu-memory")
+    assert warning.startswith("would be refused: [GPU109] bind through pods/binding with the pod's UID")
+    assert "; because the Binding carries the label gpu-memory" in warning

@@ -252,13 +252,14 @@ def _unusable(membership: Membership, namespace: str, may_be: str, tenancy: Tena
         return Violation(code="GPU113", path=path, message=message, fix=fix, rule=policy.rule), policy.name
     if rivals:
         highest = rivals[0].priority
-        other = highest + 1 if highest < MAX_PRIORITY else highest - 1
+        raised = highest < MAX_PRIORITY
+        other, whose = (highest + 1, "the policy") if raised else (highest - 1, "each but the policy")
         violation = Violation(
             code="GPU106",
             path=path,
             message=f"the policies {' and '.join(rival.rule for rival in rivals)} select the namespace {namespace} "
             f"with the same priority {highest}, so no pod there gets a GPU",
-            fix=f"ask an operator of the cluster to write spec.priority: {other} in one of them",
+            fix=f"ask an operator of the cluster to write spec.priority: {other} in {whose} that is to hold there",
             rule=rivals[0].rule,
         )
         return violation, " and ".join(rival.name for rival in rivals)
