@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from webhook.core.forms import labels
 from webhook.core.forms.document import closest, did_you_mean
 from webhook.core.kube import quantity
-from webhook.core.kube.quantity import Fraction, QuantityError, decimal, show, show_size, shown, size
+from webhook.core.kube.quantity import Fraction, QuantityError, decimal, exact, show, show_size, shown, size
 
 PREFIX: Final = "gpu-webhook.io/"
 """The one prefix of every label, annotation and resource that belongs to this webhook."""
@@ -36,11 +36,8 @@ class FieldValue(NamedTuple):
     @property
     def key(self) -> str:
         """The key as it is written there: that of a container, or the name of a resource, may be another."""
-        return (
-            self.path.rpartition('["')[2].removesuffix('"]')
-            if self.path.endswith('"]')
-            else self.path.rpartition(".")[2]
-        )
+        quoted = self.path.endswith('"]')
+        return self.path.removesuffix('"]').rpartition('["' if quoted else ".")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +178,7 @@ MAX_MODELS: Final = 32
 MAX_MEMORY: Final = 4 << 40
 """Bytes. No node's GPUs have more together, so a larger amount is a mistake, perhaps in the unit."""
 
-_DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?)")
-_PERCENT = re.compile(r"((?:[0-9]{1,9}x)?)([0-9]{1,3})%")
+_DEVICES = re.compile(r"(?:([0-9]{1,9})x)?([0-9]{1,9}(?:\.[0-9]{1,9})?|[0-9]{1,3}%)")
 _PERCENT_SIGN = re.compile("(?<=[0-9])%$")
 _PARTITION = re.compile(r"[0-9]+[gc]\.|vir[0-9]")
 _ATTRIBUTE = re.compile(r"(.+?)\.(me|gfx|me\.all)")
@@ -201,17 +197,14 @@ def devices(text: str) -> Devices | None:
     """`2`, `0.3`, `30%`, `2x0.5`; `0` and `none` are no request, None."""
     if text.lower() == "none":
         return None
-    written = text
-    if text.endswith("%") and (percent := _PERCENT.fullmatch(text)):
-        number = int(percent[2])
-        if number > 100:
-            raise QuantityError(f"{percent[2]}% is more than one GPU", "write a number of GPUs, as 2, or 2x50%")
-        written = f"{percent[1]}{number // 100}.{number % 100:02d}"
-    match = _DEVICES.fullmatch(written)
+    match = _DEVICES.fullmatch(text)
     if match is None:
         raise not_devices(text, f'"{shown(text)}" is not a number of GPUs')
-    whole, _, decimals = match[2].partition(".")
-    fraction = Fraction(int(whole + decimals), 10 ** len(decimals))
+    fraction = exact(match[2].removesuffix("%"))
+    if match[2].endswith("%"):
+        if fraction > 100:
+            raise QuantityError(f"{fraction}% is more than one GPU", "write a number of GPUs, as 2, or 2x50%")
+        fraction /= 100
     return devices_from(int(match[1] or 1), fraction, explicit=match[1] is not None)
 
 
@@ -285,22 +278,18 @@ def memory(text: str) -> int:
 
 
 def cores(text: str, read: Callable[[str], Fraction] = decimal) -> Fraction:
-    """Compute percent per device, `30` or `30%`."""
+    """Compute percent per device, from 1 to 100: `30` or `30%`."""
     try:
-        return cores_from(read(_PERCENT_SIGN.sub("", text) if read is decimal else text))
+        percent = read(_PERCENT_SIGN.sub("", text) if read is decimal else text)
+        if 1 <= percent <= 100:
+            return percent
+        message = f"{show(percent)} is not a percentage of one GPU"
     except QuantityError as error:
-        plain = quantity.tidied(text)
-        percent = quantity.nearly(AMOUNTS.get(plain, plain)) or Fraction(0)
-        percent = 100 * percent if percent < 1 or "%" in plain or plain in AMOUNTS else percent
-        fix = f"write {show(round(percent, 3))}" if 1 <= percent <= 100 else "write 1 to 100"
-        raise QuantityError(error.message, fix) from None
-
-
-def cores_from(percent: Fraction) -> Fraction:
-    """Compute percent per device, from 1 to 100."""
-    if not 1 <= percent <= 100:
-        raise QuantityError(f"{show(percent)} is not a percentage of one GPU", "write 1 to 100")
-    return percent
+        message = error.message
+    plain = quantity.tidied(text)
+    percent = quantity.nearly(AMOUNTS.get(plain, plain)) or Fraction(0)
+    percent = 100 * percent if percent < 1 or "%" in plain or plain in AMOUNTS else percent
+    raise QuantityError(message, f"write {show(round(percent, 3)) if 1 <= percent <= 100 else '1 to 100'}")
 
 
 def tflops(text: str) -> Fraction:
