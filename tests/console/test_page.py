@@ -58,6 +58,16 @@ def test_the_page_says_of_pods(
     assert [word for word in others if word in shown] == []
 
 
+def test_a_pod_that_an_operator_puts_together_is_shown_by_its_changes_alone(tmp_path: Path) -> None:
+    of_the_run = create_app(imagined(tmp_path / "rules")).test_client()
+    executor = "{cores: 1, gpu: {name: nvidia.com/gpu, quantity: 1}}"
+    application = f"apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nspec: {{executor: {executor}}}"
+
+    text = explained(of_the_run, application)
+
+    assert ("The pod before and after" in text, "each with its field and its rule" in text) == (False, True)
+
+
 def test_what_cannot_be_read_is_said_with_the_line_it_is_about(client: FlaskClient) -> None:
     text = explained(client, "kind: Pod\nmetadata:\n  name: a\n labels: {}\n")
 
