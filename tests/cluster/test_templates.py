@@ -74,7 +74,7 @@ def test_kubectl_shows_it(cluster: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
-def test_an_update_is_answered_where_it_changes_the_template_and_not_asked_about_otherwise(
+def test_an_update_is_answered_where_it_changes_the_template_and_asked_about_where_that_has_a_gpu(
     cluster: Client, kind: str
 ) -> None:
     stored = cluster.create(workload(kind))
@@ -87,7 +87,24 @@ def test_an_update_is_answered_where_it_changes_the_template_and_not_asked_about
     assert cluster.patch(stored, {"spec": template}).warnings == (BECOMES,)
     scaled = {"spec": {"suspend": False} if kind == "CronJob" else {"replicas": 0, "paused": True}}
     assert cluster.patch(stored, scaled).warnings == ()
-    assert calls(cluster)[TEMPLATES] == asked + 1
+    then = calls(cluster)[TEMPLATES]
+    assert then >= asked + 2  # an API server asks again where another update came first
+    assert cluster.patch(stored, {"metadata": {"finalizers": ["example.com/a"]}}).warnings == ()
+    assert calls(cluster)[TEMPLATES] == then
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_shorthand_that_a_workload_is_labelled_with_later_is_pointed_out(cluster: Client, kind: str) -> None:
+    stored = cluster.create(workload(kind))
+    where = "spec.jobTemplate.spec.template" if kind == "CronJob" else "spec.template"
+    hint = f"is of the workload, and its pods do not get it. Write it in {where}.metadata.labels"
+
+    labelled = {"metadata": {"labels": {"gpu": "1"}}}
+    assert cluster.patch(stored, labelled).warnings == (f"metadata.labels.gpu {hint}",)
+    assert cluster.patch(stored, {"metadata": {"labels": {"team": "a"}}}).warnings == ()
+    if kind == "CronJob":
+        of_jobs = cluster.patch(stored, {"spec": {"jobTemplate": labelled}}).warnings
+        assert of_jobs == (f"spec.jobTemplate.metadata.labels.gpu {hint}",)
 
 
 def test_a_workload_without_a_gpu_is_not_asked_about(cluster: Client) -> None:
@@ -239,6 +256,8 @@ def test_who_creates_a_custom_resource_with_pods_reads_what_becomes_of_each_temp
     assert defined.patch(stored, {"spec": {"suspend": True}}).warnings == ()
     assert defined.patch(stored, {"spec": ray_cluster("0.3")["spec"]}).warnings == ()
     assert defined.patch(stored, {"spec": ray_cluster("1.5")["spec"]}).warnings == (REFUSED,)
+    [hint] = defined.patch(stored, {"metadata": {"labels": {"gpu-model": "T4"}}}).warnings
+    assert hint.startswith("metadata.labels.gpu-model is of the workload")
 
 
 @pytest.fixture
@@ -280,9 +299,12 @@ def test_a_quota_that_is_nearly_full_is_announced_and_the_workload_created(limit
     limited.create(pod("second", labels={"gpu": "1"}))
     [refused] = limited.create({**asking, "metadata": {"name": "other"}}).warnings
 
+    more = limited.patch(asking, {"spec": {"replicas": 3}}).warnings
+
     over = '[GPU104] tenant "vision" is over its GPU quota: uses 4, asks 1, limit 4 devices'
+    assert more == (refused,)
     assert becomes == "pods of this template become nvidia.com/gpu: 1 (nvidia-gpu)"
-    assert of_two == f"pods of this template: of its 2 pods 1 fit, and the others will be refused: {over}"
+    assert of_two == f"pods of this template: of its 2 new pods 1 fit, and the others will be refused: {over}"
     assert refused == f"pods of this template will be refused: {over}; free some: namespace vision holds 4"
 
 

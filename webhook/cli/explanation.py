@@ -318,7 +318,7 @@ def foresee(
         fate = {"deny": "the others will be refused", "warn": "the others are over the quota"}
         if reservation.action in fate:
             _, [refused] = reserve(holding(fit), [reservation.ask])
-            over = f"of its {pods} pods {fit} fit, and {fate[reservation.action]}: [GPU104] "
+            over = f"of its {pods} new pods {fit} fit, and {fate[reservation.action]}: [GPU104] "
             violations = limits.over(reservation, holding(fit), refused.exceeded)
             warnings = [over + violation.message for violation in violations]
             answered = answered._replace(warnings=[*answered.warnings, *warnings])

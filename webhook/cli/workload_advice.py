@@ -39,14 +39,25 @@ def warn(
     except Refusal as refusal:
         unknown = "what becomes of its pods cannot be said: "
         return Decision(allowed=True, warnings=[warning_text(violation, unknown) for violation in refusal.violations])
-    old: dict[Path, Mapping[str, Any]] = {}
+    old: dict[Path, pod_templates.Template] = {}
     if request.operation == "UPDATE" and request.old_pod:
         with suppress(Refusal):
-            old = {template.path: template.pod for template in pod_templates.templates(request.old_pod, workload)}
+            old = {template.path: template for template in pod_templates.templates(request.old_pod, workload)}
     warnings: list[str] = []
     for template in templates:
-        if old.get(template.path) == template.pod:
-            continue  # its author was told when it was new
+        # Of what was there before its author was told when it was new.
+        before = old.get(template.path)
+        is_new, more = (
+            before is None or before.pod != template.pod,
+            template.number - (before.number if before else 0),
+        )
+        hints = [*pod_templates.misplaced(raw, template)]
+        if before and request.old_pod:
+            told_before = [*pod_templates.misplaced(request.old_pod, before)]
+            hints = [hint for hint in hints if hint not in told_before]
+        if not is_new and more <= 0:
+            warnings += [hint for hint in hints if hint not in warnings]
+            continue
 
         # As the pods of the workload will be created: by its controller, and not as a trial.
         review = request._replace(
@@ -54,27 +65,23 @@ def warn(
         )
         foretold = explanation.foretell("the template", review, rulebook)
         decision, planned = foretold.decision, foretold.planned
-        # An update replaces pods that are counted already.
-        reservation = decision.reservation if request.operation == "CREATE" else None
-        if reservation is not None and reservation.tenant in ledgers:
-            decision, _, ledgers = explanation.foresee(
-                decision, template.number, request.namespace, rulebook.tenancy, ledgers
-            )
+        # An update replaces pods that are counted already, and may add some.
+        reservation, known = decision.reservation, [] if is_new else decision.warnings
+        if reservation is not None and reservation.tenant in ledgers and more > 0:
+            decision, _, ledgers = explanation.foresee(decision, more, request.namespace, rulebook.tenancy, ledgers)
 
         pods = f"pods of {'this template' if len(templates) == 1 else field_path(template.path)}"
         told = []
         for container, becoming in judge.becoming(
-            planned.assignments if planned and decision.patch else (), rulebook
+            planned.assignments if planned and decision.patch and is_new else (), rulebook
         ):
             told.append(f"{pods} become " + (f'"{container}": ' if container else "") + becoming)
         wait = decision.code == HTTPStatus.SERVICE_UNAVAILABLE
         fate = f"{pods} {'have to wait for now' if wait else 'will be refused'}: "
         # Of a template that asks for no GPU, the API server says by itself what it does not take.
         told += [warning_text(v, fate) for v in decision.violations if planned or v.code != api_server.REFUSED]
-        told += [f"{pods}: {warning}" for warning in decision.warnings]
-        warnings += told
-        if not told:
-            warnings += [hint for hint in pod_templates.misplaced(raw, template) if hint not in warnings]
+        told += [f"{pods}: {warning}" for warning in decision.warnings if warning not in known]
+        warnings += told or [hint for hint in hints if hint not in warnings]
     return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
 
 

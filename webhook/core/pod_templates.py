@@ -1,6 +1,7 @@
 """The pods that an object would make, and how many there are at a time, as the `Workload` of its kind says."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from math import prod
 from typing import Any, Final, NamedTuple
 
@@ -280,15 +281,16 @@ def _number(document: Object, factor: Factor, path: Path) -> int:
 
 
 def misplaced(workload: Object, template: Template) -> Iterator[str]:
-    """Hints about shorthand in the labels and annotations of what makes pods, where it means nothing.
+    """Hints about shorthand in the labels and annotations of what makes pods, at any level, where it means nothing.
 
     Not if the template has it, too: Kubernetes gives a Job without labels those of its template.
     """
-    for section, kind in METADATA:
+    levels = [(*template.path[:level], "metadata") for level in range(len(template.path))]
+    for path, (section, kind) in product(filter(template.metadata.__ne__, levels), METADATA):
         present = fields.mapping(template.pod, "metadata", section)
-        stated = fields.mapping(workload, "metadata", section)
+        stated = fields.mapping(workload, *path, section)
         keys = [key for key in stated if is_key(kind, key) and key not in present]
-        names = " and ".join(path_of(("metadata", section, shown(key))) for key in keys[:SHOWN])
+        names = " and ".join(path_of((*path, section, shown(key))) for key in keys[:SHOWN])
         are, them = ("is", "it") if len(keys) == 1 else ("are", "them")
         if keys:
             where = path_of((*template.metadata, section))

@@ -123,12 +123,12 @@ _NEW_CONTAINERS: Final = f"({CREATED} || request.?subResource.orValue('') == 'ep
 NEW_SPEC: Final = f"{CREATED} || object.?spec != oldObject.?spec"
 """A status, which operators write often, changes no pod."""
 
+_NEW_LABELS: Final = """\
+object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) ||
+object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"""
+"""They change no pod of a workload, and may have been meant to."""
+
 OF_A_CRONJOB: Final = "request.resource.resource == 'cronjobs'"
-NEW_TEMPLATE: Final = f"""\
-{CREATED} || ({OF_A_CRONJOB} ?
-  object.spec.jobTemplate.spec.template != oldObject.spec.jobTemplate.spec.template :
-  object.spec.template != oldObject.spec.template)"""
-"""Scaling, a controller's status or a new annotation changes no pod."""
 
 BY_A_PERSON: Final = f"""\
 !object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false) &&
@@ -138,6 +138,10 @@ BY_A_PERSON: Final = f"""\
 _TEMPLATES: Final = f"[{OF_A_CRONJOB} ? object.spec.jobTemplate.spec.template : object.spec.template]"
 _AMOUNTS: Final = "[holder.?resources.?limits.orValue({}), holder.?resources.?requests.orValue({})].exists(amounts,"
 _ENTRIES: Final = "[{0}.?labels.orValue({{}}), {0}.?annotations.orValue({{}})].exists(entries,"
+_LABELLED: Final = """\
+[object.metadata.?labels.orValue({}), object.?spec.?jobTemplate.?metadata.?labels.orValue({}),
+object.metadata.?annotations.orValue({}), object.?spec.?jobTemplate.?metadata.?annotations.orValue({})
+].exists(entries,"""
 _CONTAINERS: Final = f"[{', '.join(f'pod.spec.?{section}.orValue([])' for section in SECTIONS)}]"
 _VOLUMES: Final = "pod.spec.?volumes.orValue([])"
 _ADDED: Final = "holder.?securityContext.?capabilities.?add.orValue([])"
@@ -161,9 +165,9 @@ Condition = dict[str, str]
 def by_webhook(rulebook: Rulebook) -> Mapping[str, list[Condition]]:
     """The conditions of each webhook, by the first word of its name."""
     asks, names_devices, mounts = asking(rulebook), naming(rulebook), _mounting(rulebook)
-    # A workload may itself be labelled or annotated with what was meant for its template.
-    labelled = f"{_ENTRIES.format('object.metadata')}\n{indented(_has_key([WORD], []))})"
-    of_templates = {"made-by-a-person": BY_A_PERSON, "changes-the-template": NEW_TEMPLATE}
+    # A workload, or its template of jobs, may itself be labelled or annotated with what was meant for its pods.
+    labelled = f"{_LABELLED}\n{indented(_has_key([WORD], []))})"
+    of_templates = {"made-by-a-person": BY_A_PERSON, "changes-the-spec-or-labels": f"{NEW_SPEC} ||\n{_NEW_LABELS}"}
     template = indented(any_of([asks, names_devices, mounts]))
     conditions = {
         # /mutate gets of updates only those that may state again what was translated, or what was taken out.
@@ -180,7 +184,10 @@ def by_webhook(rulebook: Rulebook) -> Mapping[str, list[Condition]]:
         # Workloads that the API server will refuse, as a bare pod may have what their template has.
         "unfit-templates": {**of_templates, "has-what-no-template-may-have": UNFIT},
         # Templates that stand anywhere: any change of the spec. There are few of them.
-        "workloads": {"made-by-a-person": BY_A_PERSON, "changes-the-spec": NEW_SPEC},
+        "workloads": {
+            "made-by-a-person": BY_A_PERSON,
+            "changes-the-spec-or-labels": f"{NEW_SPEC} ||\n({_NEW_LABELS}) &&\n{labelled}",
+        },
         # Our own objects. What the settler writes into their status changes nothing that they say.
         "policies": {"changes-the-spec": f"request.operation == 'DELETE' || {NEW_SPEC}"},
     }
