@@ -139,7 +139,7 @@ def surroundings(inventory: Inventory) -> Surroundings:
         for backend, card in node.cards.items():
             models.setdefault(backend, {})[card.model if card else ""] = card
     offers = [offer for node in inventory.nodes.values() for offer in node.offers.values()]
-    named = all(offer.card is not None for offer in offers)
+    named, numbers = all(offer.card is not None for offer in offers), [offer.devices for offer in offers]
     exists: list[tally.Tally] = []
     for what, amounts in (
         (tally.DEVICES, [(offer.card, offer.devices) for offer in offers]),
@@ -157,6 +157,7 @@ def surroundings(inventory: Inventory) -> Surroundings:
             if all(cards)
         },
         present=frozenset(name for node in inventory.nodes.values() for name in node.belongs),
+        most=0 if None in numbers else ceil(max(filter(None, numbers), default=0)),
         exists=tally.total(exists),
     )
 

@@ -108,6 +108,7 @@ def allow_list(rulebook: Rulebook) -> AllowList:
     protected = device_access.protected_by_section(rulebook)
     labels = frozenset[str]().union(
         protected["labels"].exact,
+        locations.lookalikes(rulebook),
         rulebook.all_slots["label"],
         *(output.labels for output in outputs),
         *(policy.labels for policy in policies),
@@ -115,6 +116,7 @@ def allow_list(rulebook: Rulebook) -> AllowList:
     annotations = frozenset[str]().union(
         ("gpu", DEFAULT_CONTAINER, device_access.MIRROR),
         protected["annotations"].exact,
+        locations.lookalikes(rulebook),
         rulebook.all_slots["annotation"],
         rulebook.all_annotations,
         allocation.addresses(rulebook),

@@ -11,6 +11,7 @@ from webhook.core import request
 from webhook.core.forms import document, labels
 from webhook.core.interpret import locations
 from webhook.core.kube import pod
+from webhook.core.kube.fields import field_path
 from webhook.core.mutate import mutate
 from webhook.core.validate import validate
 
@@ -38,6 +39,15 @@ def test_a_hint_for_an_annotation_names_an_annotation(key: str, value: str, wish
     said = f"metadata.annotations.{key}: nothing here reads this annotation. {wish}"
 
     assert _warnings(builders.pod(annotations={key: value})) == [said]
+
+
+@tables.rows
+def test_what_is_meant_for_the_shorthand_by_another_name_gets_a_hint(
+    section: str, key: str, value: str, wish: str
+) -> None:
+    where = f"{field_path(('metadata', section, key))}: nothing here reads this {section.removesuffix('s')}"
+
+    assert _warnings(builders.pod(**{section: {key: value}})) == [f"{where}. {wish}"]
 
 
 def test_the_annotation_for_one_container_as_a_label_gets_a_hint() -> None:

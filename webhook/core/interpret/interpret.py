@@ -26,6 +26,9 @@ _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 MOST: Final = 50
 """How many violations are collected: a hostile pod may have a hundred thousand."""
 
+NEGATIONS: Final = frozenset({"false", "no", "n", "off", "disabled", "without", "null", "nil"})
+"""Values that ask for no GPU, in other words than `none`."""
+
 WORDS: Final = 8
 """How many times the nearest word is looked for in one review."""
 
@@ -78,8 +81,11 @@ class Interpretation:
     nearest: Nearest = field(default_factory=lambda: Nearest(WORDS), compare=False, repr=False)
 
 
-def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
-    """The requests of all containers of a pod, with all violations and warnings."""
+def interpret(pod: Pod, rulebook: Rulebook, *, strict: bool = False) -> Interpretation:
+    """The requests of all containers of a pod, with all violations and warnings.
+
+    `strict`: a value that means nothing is refused where it can only be meant as an amount.
+    """
     result = Interpretation()
     general: dict[str, FieldValue] = {}
     for entry in locations.pod_wide(pod, result.nearest):
@@ -91,8 +97,10 @@ def interpret(pod: Pod, rulebook: Rulebook) -> Interpretation:
         meant = request.devices_meant(entry.text) if entry.key == "gpu" else ""
         path, example = field_path(entry.path), request.pasteable("gpu", meant) if meant else EXAMPLES[entry.key]
         message = f'"{shown(entry.text)}" is not a value of {entry.key} that means anything here'
-        if rulebook.cluster.unknown_value == "refuse":
-            fix = f"write a value of the shorthand, as {example}, or remove it"
+        refused = strict and entry.key in ASKING and entry.text.lower() not in NEGATIONS
+        if refused or rulebook.cluster.unknown_value == "refuse":
+            model = f" and gpu-model: {entry.text}" if cards.read_model(entry.text, rulebook) else ""
+            fix = f"write a value of the shorthand, as {example}{model}, or remove it"
             result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
             continue
         hint = f"it is left alone. Write it as {example}"

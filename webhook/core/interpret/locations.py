@@ -535,6 +535,10 @@ _SPELLINGS: Final[Mapping[str, Collection[str]]] = {
 }
 """What other systems and people write after `gpu` for each key, in small letters without dashes."""
 
+_HEADS: Final = ("n", "nr", "num", "number-of", "count", "request", "requests", "limit", "v", "x")
+_GPUS: Final = ("gpu", "gpus", "Gpu", "Gpus", "GPU", "GPUs")
+"""What other systems and people write before `gpu`, and how they spell that."""
+
 _KEY_OF: Final = {spelling: key for key in KEYS for spelling in {key.removeprefix("gpu-"), *_SPELLINGS[key]}}
 _LETTERS: Final = re.compile("[^a-z0-9]")
 
@@ -545,7 +549,11 @@ def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
         (section, kind, key, value)
         for section, kind in METADATA
         for key, value in getattr(pod, section).items()
-        if (key.startswith(BEGINNINGS) and "/" not in key) or (kind == "label" and SUFFIX in key)
+        if (
+            (key.startswith(BEGINNINGS) and ("/" not in key or _of_another_domain(key)))
+            or (kind == "label" and SUFFIX in key)
+            or key in lookalikes(rulebook)
+        )
         if not (key in _SHORT[kind] or request.is_key(kind, key) or key in _read_by_rules(kind, rulebook))
     ]
     hints = [
@@ -573,6 +581,28 @@ def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
     return hints
 
 
+def lookalikes(rulebook: Rulebook) -> Mapping[str, str]:
+    """The keys that begin otherwise and are meant for one of the shorthand, by key; found once for each rulebook.
+
+    They are names of resources, and `num-gpus` or `acme-gpu` with the name of a vendor.
+    """
+    keys: dict[str, str] | None = rulebook.cache.get(lookalikes)
+    if keys is None:
+        heads = [*_HEADS, *{card.vendor for card in rulebook.devices.values()}]
+        spelled = map("".join, product(heads, ("", "-", "_", "."), _GPUS))
+        keys = rulebook.cache[lookalikes] = dict.fromkeys(spelled, "gpu")
+        for name, resource in rulebook.resources.items():
+            if "gpu" in name.lower() and not isinstance(name, Slot):
+                keys[name] = "gpu-memory" if resource.memory_unit or resource.in_bytes else "gpu"
+    return keys
+
+
+def _of_another_domain(key: str) -> bool:
+    """Whether the domain of a key is that of this webhook, spelled otherwise."""
+    domain = key.partition("/")[0]
+    return domain + "/" != PREFIX and _LETTERS.sub("", domain.lower()).startswith(_LETTERS.sub("", PREFIX)[:-2])
+
+
 def _read_by_rules(kind: SlotKind, rulebook: Rulebook) -> Collection[str]:
     """The labels or annotations that a rule or a policy reads or writes; found once for each rulebook."""
     keys: Collection[str] | None = rulebook.cache.get((_read_by_rules, kind))
@@ -590,7 +620,10 @@ def _wish(kind: SlotKind, key: str, text: str, rulebook: Rulebook, nearest: Near
     """What to do about a key: what to write instead, or what it may have been meant for."""
     if SUFFIX in key:
         return f"Write it as an annotation: {pasteable(key, text)}"
-    meant, sure, is_share = _meant(key, nearest)
+    meant, sure, is_share = lookalikes(rulebook).get(key, ""), True, False
+    if not meant:
+        name = key.partition("/")[2]  # in another domain
+        meant, sure, is_share = _meant(f"gpu-{name.removeprefix('gpu-')}" if name else key, nearest)
     if not meant:
         return 'It asks for no GPU; a pod asks with gpu: "1"'
     # The key and value to write, in the same place; an example if the value is none of that key.

@@ -21,6 +21,7 @@ from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod, Requirement, re
 from webhook.core.kube.quantity import Fraction, show_size
 from webhook.core.plan import choose
 from webhook.core.plan.choose import Assignment, NodeSelection, Preference, requirements, rule_text
+from webhook.core.request import KEYS, pasteable
 from webhook.core.rules.modes import Companions, Constant
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.core.rules.verbs import CONTAINER, SlotKind
@@ -80,7 +81,7 @@ def make(
             plan.violations += refusal.violations
         if assignment is not None:
             plan.assignments.append(assignment)
-            warnings += assignment.warnings
+            warnings += [*assignment.warnings, *_too_many(demand, assignment.request.count, rulebook)]
             alone = demand.request is None and "gpu-backend" not in demand.stated
             if alone and assignment.request.devices == "part" and not nodes.allows(assignment):
                 pool = " and ".join(map(str, nodes.pool(assignment)))
@@ -90,6 +91,8 @@ def make(
                 )
         plan.warnings += [warning for warning in warnings if warning not in plan.warnings]
         plan.edits += _resources(demand, assignment, rulebook)
+
+    plan.warnings += _unheard(pod, [*plan.backends.values()], rulebook)
 
     # What the back ends need of the rest of the pod.
     for injected in inject(nodes, plan.assignments):
@@ -101,6 +104,44 @@ def make(
 
     plan.edits += _annotations(pod, plan, rulebook)
     return plan
+
+
+ON_A_NODE: Final = 16
+"""The most devices of a node where none is known: so many are in a DGX-2, an Atlas 900 A3 and a trn1.32xlarge."""
+
+
+def _too_many(demand: ContainerRequest, count: int, rulebook: Rulebook) -> Iterator[str]:
+    """A warning if a container asks in shorthand for more devices than a node has, which may be meant as percents."""
+    stated, most = demand.stated.get("gpu"), rulebook.surroundings.most or ON_A_NODE
+    if stated is not None and count > most:
+        fix = f"write {most} or fewer"
+        if ON_A_NODE < count <= 100 and stated.value.share is None:
+            part = quantity.show(Fraction(count, 100))
+            fix = f"write {pasteable(stated.key, part)} if you mean {count} % of a device"
+        yield f"{fix}: no node that is known has {count} devices ({stated.path})"
+
+
+def _unheard(pod: Pod, serving: Sequence[str], rulebook: Rulebook) -> Iterator[str]:
+    """A warning for each annotation that qualifies the request for other back ends than those that are `serving`."""
+    heard: dict[str, dict[str, str]] | None = rulebook.cache.get(_unheard)
+    if heard is None:
+        heard = rulebook.cache[_unheard] = {}
+        for backend in rulebook.backends.values():
+            for mode in backend.modes:
+                for key, output in mode.outputs.annotations.items():
+                    for word in output.words:
+                        heard.setdefault(key, {})[backend.name] = _KEYS.get(word, f"gpu-{word}")
+    for key in pod.annotations if serving else ():
+        others = heard.get(key, {})
+        if others and not key.startswith(locations.BEGINNINGS) and others.keys().isdisjoint(serving):
+            instead, who = next(iter(others.values())), " or ".join([*others][:2])
+            fix = f"write {instead} instead of {key}" if instead in KEYS else f"remove {key}"
+            path = field_path(("metadata", "annotations", key))
+            yield f"{fix}: {who} reads it, and {' and '.join(dict.fromkeys(serving))} serves the pod ({path})"
+
+
+_KEYS: Final = {"share": "gpu", "count": "gpu", **dict.fromkeys(("product", "lookalikes"), "gpu-model")}
+"""Words of rules by which a key of the shorthand is called otherwise."""
 
 
 def _resources(demand: ContainerRequest, assignment: Assignment | None, rulebook: Rulebook) -> list[Edit]:

@@ -104,7 +104,8 @@ def plan_for_tenant(pod: Pod, rulebook: Rulebook) -> plan.Plan:
         return plan.make(pod, rulebook)
     interpretation = interpret.interpret(pod, rulebook)
     asking = [demand for demand in interpretation.asked if demand.anything]
-    if not asking:
+    if not asking:  # a pod that runs without the GPU that it may have meant is of no use
+        interpretation = interpret.interpret(pod, rulebook, strict=policy.action == "deny")
         return plan.make(pod, rulebook, interpretation=interpretation)
     confined, made, wrong = confine(pod, policy)
 

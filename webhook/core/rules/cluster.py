@@ -263,7 +263,8 @@ class Cluster:
     )
     unknown_value: Literal["warn", "refuse"] = optional(
         word(("warn", "refuse")),
-        'What `gpu: "true"` or another value that is no request means: `warn` (the default) leaves it alone.',
+        'What `gpu: "true"` or another value that is no request means: `warn` (the default) leaves it alone. Under a'
+        " TenantPolicy a pod is refused that asks for nothing else.",
         default="warn",
     )
     unknown_devices: Literal["warn", "deny"] | None = optional(

@@ -62,6 +62,7 @@ class Surroundings:
 
     cards      by back end, the cards that its nodes have; no entry where one is unknown or there are none
     present    the back ends that some node belongs to; None if no node is known at all
+    most       devices of the node that has most; 0 if that is not known of one
     exists     what all nodes have together; what is not known of one of them has no key
     objects    claims and their classes, as they are in the API: by the name of their kind, then by namespace and
                name. A kind that is not watched has no entry
@@ -69,6 +70,7 @@ class Surroundings:
 
     cards: Mapping[str, Sequence[Card]] = field(default_factory=dict)
     present: frozenset[str] | None = None
+    most: int = 0
     exists: Tally = field(default_factory=dict)
     objects: Mapping[str, Mapping[tuple[str, str], Mapping[str, Any]]] = field(default_factory=dict)
 
