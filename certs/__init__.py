@@ -29,6 +29,6 @@ that ask for more when no old replica is left.
     rotation    the duty of rotation: what to do next about CAs, bundles and the leaf, and a deleted configuration
     activation  the duty of activation: which rules webhooks lack, and whether every API server reaches a replica
     api         the Kubernetes API, compare-and-swap, the time of the API server, and where everything is
-    turns       one turn after the other, and what came of it: problems and metrics; leader election, and the page
+    turns       one turn after the other, and what came of it: problems and metrics, and their page
     __main__    the command line and the log
 """

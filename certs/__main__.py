@@ -12,14 +12,12 @@ import logging
 import os
 import re
 import signal
-import socket
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from secrets import token_hex
 from typing import Final
 
 from certs import issue
@@ -95,14 +93,13 @@ def replace(path: Path, content: bytes, *, mode: int) -> None:
 
 
 def in_cluster(words: Sequence[str]) -> int:
-    """`gpu-webhook-certs rotate` and `activate`: duties, leader election and a page, until SIGTERM.
+    """`gpu-webhook-certs rotate` and `activate`: duties and a page, until SIGTERM.
 
     `rotate` issues and renews certificates, and activates the webhooks. `activate` does only the latter:
     cert-manager, or an operator, issues the certificates and writes the bundles.
 
-    One of several copies works at a time: the holder of a Lease. Two at once would do no harm (`rotation.State`),
-    they would only make each other's writes fail. So nothing is cut off when the Lease is lost in the middle of a
-    turn.
+    Several copies at once do no harm (`rotation.State`): they only make each other's writes fail. So a rollout leaves
+    no gap, and no Lease is needed.
     """
     from certs import api, turns  # noqa: PLC0415 - the client costs 0.5 s, which `make run` must not pay
     from certs.activation import Activator  # noqa: PLC0415 - the same
@@ -144,9 +141,7 @@ def in_cluster(words: Sequence[str]) -> int:
                 lifetimes = {"authority": options.ca_lifetime, "leaf": options.leaf_lifetime}
                 terms = Terms(**lifetimes, overlap=options.overlap, renew_at=options.renew_at)
                 duties.insert(0, Rotator(cluster, site, terms, status))
-            lease = (site.program, site.namespace, f"{socket.gethostname()}-{token_hex(4)}")
-            lock = turns.Lock(*lease, cluster.connected)
-            await turns.work(turns.Turns(status, duties), lock, options.metrics, options.idle.total_seconds())
+            await turns.work(turns.Turns(status, duties), options.metrics, options.idle.total_seconds())
         finally:
             await cluster.close()
 

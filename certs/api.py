@@ -39,7 +39,7 @@ class Site:
         self.namespace = namespace
         self.service = self.configuration = "gpu-webhook"
         self.program = "gpu-webhook-certs"
-        """The Deployment of this program, and its Lease."""
+        """The Deployment of this program."""
         self.names = issue.service_names(self.service, namespace)
         """What a leaf serves."""
         self.authorities = f"{secrets}/{self.service}-ca"
@@ -86,7 +86,7 @@ class Api:
     """A cluster, or one of its API servers."""
 
     def __init__(self, connected: client.ApiClient, url: str = "") -> None:
-        self.connected = connected
+        self._client = connected
         # Kept here because a pod's configuration gets the Service's again whenever it is asked for the token.
         self._url: str = url or connected.configuration.host
         self._date = (datetime.min.replace(tzinfo=UTC), 0.0)
@@ -102,7 +102,7 @@ class Api:
 
     def of(self, host: str, port: int) -> Api:
         """The API server at an address; its certificate is expected to be for the name that the cluster has."""
-        settings = copy.copy(self.connected.configuration)
+        settings = copy.copy(self._client.configuration)
         settings.tls_server_name = settings.tls_server_name or urlsplit(self._url).hostname
         return Api(client.ApiClient(settings), f"https://{Address(host, port)}")
 
@@ -129,8 +129,8 @@ class Api:
         headers = {"Accept": "application/json", "Content-Type": content_type}
         url, limits = self._url + path, ClientTimeout(SECONDS)
         try:
-            await self.connected.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-            sent = await self.connected.call_api(method, url, headers, body, _request_timeout=limits)
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+            sent = await self._client.call_api(method, url, headers, body, _request_timeout=limits)
             async with sent.response as response:
                 text = await response.read()
             if "Date" in response.headers:
@@ -147,7 +147,7 @@ class Api:
 
     async def close(self) -> None:
         """End all connections."""
-        await self.connected.close()  # type: ignore[no-untyped-call]  # the library leaves it so
+        await self._client.close()  # type: ignore[no-untyped-call]  # the library leaves it so
 
 
 def additions(present: Object, values: Mapping[str, Any]) -> Sequence[Object]:

@@ -9,13 +9,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
-from aiohttp import ClientError, web
-from kubernetes.aio import client
-from kubernetes.aio.client.exceptions import ApiException
-from kubernetes.aio.leaderelection.electionconfig import Config
-from kubernetes.aio.leaderelection.leaderelection import LeaderElection
-from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
-from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
+from aiohttp import web
 
 from certs.api import Address, ApiError, ConflictError
 
@@ -31,10 +25,6 @@ ACTED_SECONDS: Final = 0.5
 
 REPEAT_SECONDS: Final = 60.0
 """After this, a problem that is still there is logged again."""
-
-LEASE_SECONDS: Final = 15
-RENEW_SECONDS: Final = 10
-RETRY_SECONDS: Final = 2
 
 STALLED_SECONDS: Final = 120.0
 """Without a turn for so long the program hangs; a restart does no harm."""
@@ -116,13 +106,11 @@ class Turns:
         self.status, self._duties = status, duties
         self._logged: dict[tuple[str, str], float] = {}
 
-    async def run(self, leading: asyncio.Event, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Take turns while `leading` is set; never returns."""
+    async def run(self, idle_seconds: float) -> None:
+        """Take one turn after the other; never returns."""
         while True:
-            pause = BLOCKED_SECONDS
-            if leading.is_set():
-                acted = await self.turn()
-                pause = ACTED_SECONDS if acted else BLOCKED_SECONDS if self.status.problems else idle_seconds
+            acted = await self.turn()
+            pause = ACTED_SECONDS if acted else BLOCKED_SECONDS if self.status.problems else idle_seconds
             self.status.turned = monotonic()
             await asyncio.sleep(min(pause, idle_seconds))
 
@@ -153,42 +141,9 @@ class Turns:
         return self.status.acted
 
 
-class Lock(LeaseLock):
-    """The Lease. The library's own `create` asks for `pretty=True`, which its client refuses (kubernetes 37.0.2)."""
-
-    async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
-        """Create it; False if somebody else has."""
-        lease = client.V1Lease(metadata=client.V1ObjectMeta(name=name), spec=self.update_lease(election_record))
-        try:
-            await self.api_instance.create_namespaced_lease(namespace, lease)
-        except ApiException as error:
-            log.warning("the Lease %s cannot be created: %s", name, error.reason)
-            return False
-        return True
-
-
-async def campaign(lock: Lock, leading: asyncio.Event) -> None:
-    """Keep `leading` set while the Lease is ours; never returns."""
-
-    async def lead() -> None:
-        log.info("this copy works: %s holds the Lease %s", lock.identity, lock.name)
-        leading.set()
-
-    async def stop() -> None:
-        log.warning("the Lease %s was lost", lock.name)
-
-    while True:
-        try:
-            await LeaderElection(Config(lock, LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, lead, stop)).run()
-        except (ApiException, ClientError, OSError, TimeoutError) as error:
-            log.warning("the Lease %s cannot be held: %s", lock.name, str(error) or repr(error))
-        leading.clear()
-        await asyncio.sleep(RETRY_SECONDS)
-
-
-async def work(turns: Turns, lock: Lock, bind: Address, idle_seconds: float) -> None:
-    """Lead, take turns, and answer `/metrics` for Prometheus and `/healthz` for the kubelet; never returns."""
-    status, leading = turns.status, asyncio.Event()
+async def work(turns: Turns, bind: Address, idle_seconds: float) -> None:
+    """Take turns, and answer `/metrics` for Prometheus and `/healthz` for the kubelet; never returns."""
+    status = turns.status
 
     async def metrics(_: web.Request) -> web.Response:
         headers = {"Content-Type": "text/plain; version=0.0.4"}
@@ -206,8 +161,6 @@ async def work(turns: Turns, lock: Lock, bind: Address, idle_seconds: float) -> 
     await runner.setup()
     try:
         await web.TCPSite(runner, *bind).start()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(campaign(lock, leading))
-            tasks.create_task(turns.run(leading, idle_seconds))
+        await turns.run(idle_seconds)
     finally:
         await runner.cleanup()

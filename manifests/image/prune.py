@@ -5,7 +5,6 @@ the programs run, so everything is compiled here, without times: two builds have
 """
 
 import compileall
-import importlib
 import py_compile
 import sys
 import sysconfig
@@ -14,13 +13,11 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
-USED = ("kubernetes.aio.client.api.coordination_v1_api",)
-"""The generated modules that our programs need, beside those that these import: leader election reads a Lease.
-
-Everything else is read and written as plain JSON (webhook/cluster/client.py, certs/api.py)."""
-
 GENERATED = tuple(f"kubernetes/{half}client/{kind}" for half in ("", "aio/") for kind in ("api", "models"))
-"""One module for each kind of object, which the library loads when its name is used: most of its 70 MiB."""
+"""One module for each kind of object: most of the library's 70 MiB.
+
+The library loads them when their names are used. Our programs use none: they read and write plain JSON
+(webhook/cluster/client.py, certs/api.py)."""
 
 
 def main() -> None:
@@ -38,14 +35,9 @@ def main() -> None:
 
 
 def unused(packages: Path) -> Iterator[Path]:
-    """The generated modules that are not loaded after those in use."""
-    for module in USED:
-        importlib.import_module(module)
-    loaded = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    """The generated modules, without the packages that hold them."""
     for folder in GENERATED:
-        for file in (packages / folder).glob("*.py"):
-            if str(file) not in loaded and file.name != "__init__.py":
-                yield file
+        yield from (file for file in (packages / folder).glob("*.py") if file.name != "__init__.py")
 
 
 def compile_library(target: Path) -> None:

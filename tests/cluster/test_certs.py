@@ -5,7 +5,6 @@ import base64
 import gc
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -79,7 +78,7 @@ def test_nobody_notices_rotations_of_leaf_and_ca(installed: Installation, soaked
 
 
 def test_nobody_notices_two_rotators_at_once(installed: Installation) -> None:
-    """Without a Lease: each takes its turns, and spoils those of the other."""
+    """Each takes its turns, and spoils those of the other."""
     kubeconfig = str(kubeconfig_of(installed.planes[0], ACCOUNT, "certs.yaml"))
     minute = timedelta(minutes=1)
     terms = Terms(leaf=1.5 * minute, authority=6 * minute, renew_at=0.025, overlap=minute / 30)
@@ -87,10 +86,9 @@ def test_nobody_notices_two_rotators_at_once(installed: Installation) -> None:
     async def rotate() -> list[Turns]:
         connected = client.Configuration()
         await config.load_kube_config(config_file=kubeconfig, client_configuration=connected)  # type: ignore[no-untyped-call]  # the library leaves it so
-        api, leading = Api(client.ApiClient(connected)), asyncio.Event()
-        leading.set()
+        api = Api(client.ApiClient(connected))
         rotators = [Turns(status, [Rotator(api, SITE, terms, status)]) for status in (Status(), Status())]
-        running = [asyncio.create_task(each.run(leading, 0.1)) for each in rotators]
+        running = [asyncio.create_task(each.run(0.1)) for each in rotators]
         for _ in range(600):
             await asyncio.sleep(0.1)
             if sum(each.status.actions["serve", "done"] for each in rotators) >= 6:
@@ -137,10 +135,8 @@ def test_the_leaf_of_a_new_ca_waits_until_api_servers_have_had_it_for_the_overla
 
 @pytest.fixture(scope="module")
 def issuer(installed: Installation) -> Iterator[Issuer]:
-    """The program that keeps the installation, and a second copy that waits for its Lease."""
-    with ExitStack() as stack:
-        first = stack.enter_context(installed.issuer(*STEADY, number=0))
-        until(lambda: "this copy works" in first.process.tail(), "the first copy works", within=40)
+    """The program that keeps the installation."""
+    with installed.issuer(*STEADY, number=0) as first:
         yield first
 
 
@@ -304,8 +300,9 @@ def test_an_api_server_that_was_away_through_a_rotation_refuses_nobody_when_it_i
     assert (load.failures, back.failures) == ([], [])
 
 
-def test_a_second_copy_takes_over_when_the_first_is_killed(installed: Installation, issuer: Issuer) -> None:
+def test_a_second_copy_goes_on_when_the_first_is_killed(installed: Installation, issuer: Issuer) -> None:
     with installed.issuer(*STEADY, number=1) as second:
+        until(lambda: all_is_well(installed, second), "all is well before", within=60)
         assert second.done("serve") == 0
         issuer.process.kill()
         installed.client.delete(SERVING)

@@ -90,7 +90,6 @@ def test_where_others_issue_certificates_the_program_only_activates_and_sees_no_
             ("deployments", "get"),
             ("endpointslices", "list"),
             ("leases", "create"),
-            ("leases", "get", "update"),
             ("mutatingwebhookconfigurations", "validatingwebhookconfigurations", "get", "patch"),
         ]
 

@@ -146,7 +146,6 @@ def test_the_account_of_the_certificate_program_may_do_what_it_does_and_nothing_
     assert rights(installed, "gpu-webhook-certs", NAMESPACE) == {
         "deployments.apps [] [gpu-webhook] [get]",
         "leases.coordination.k8s.io [] [] [create]",
-        "leases.coordination.k8s.io [] [gpu-webhook-certs] [get update]",
         "secrets [] [] [create]",
         "secrets [] [gpu-webhook-ca] [get update]",
         "secrets [] [gpu-webhook-tls] [get update]",
