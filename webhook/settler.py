@@ -1,13 +1,11 @@
 """`gpu-webhook settle`: counts what the pods of every tenant hold, and writes it into the tenant's ledger.
 
-Here is when a tenant is settled, and by which reads, lists and compare-and-swaps. `webhook.core.quota.settlement`
-decides what may be written, and says why any number of settlers may run, be paused and resumed.
+It also writes what the policies come to: the conditions of each, and what the API server refuses by itself. Here is
+when a tenant is settled, and by which reads, lists and compare-and-swaps. `webhook.core.quota.settlement` decides
+what may be written, and says why any number of settlers may run, be paused and resumed.
 
 There is no Lease. Two settlers do no harm, as the compare-and-swap and the view of each ledger stop the one that has
-seen less; a Lease would only save the second one's work. `kubernetes.aio.leaderelection` (37.0.2, measured) is unfit
-for that: it cannot create a Lease (its own client refuses its `pretty=True`); it waits five minutes for each answer,
-so the leader of an API server that hangs leads on past its deadline; and it ends with an exception at the first
-refused connection, while what it started runs on.
+seen less; a Lease would only save the second one's work.
 """
 
 import asyncio
@@ -23,15 +21,17 @@ from typing import Final
 
 from webhook import telemetry
 from webhook.cluster import client, ledgers
-from webhook.cluster.client import Api, ApiError, Follower, Object
-from webhook.cluster.net import Net
-from webhook.cluster.policies import Policies, PolicyStatus
+from webhook.cluster.client import GROUP, Api, ApiError, Follower, Object
+from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, Policies
+from webhook.core.forms.document import API_VERSION
 from webhook.core.kube import pod
 from webhook.core.kube.quantity import shown
-from webhook.core.policy import membership, usage
+from webhook.core.policy import membership, unknown_devices, usage
 from webhook.core.quota import settlement, stored, tally
 from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Settlement, View, ViewedPod
+from webhook.core.registration import policies as registration
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
 from webhook.files.rule_files import ReloadedRules
 
@@ -68,6 +68,13 @@ LATER_SECONDS: Final = 1.0
 """Until a settlement is retried that failed."""
 
 AT_ONCE: Final = 8
+
+ROUND_SECONDS: Final = 1.0
+"""Between two rounds of writes: settlers of two versions may disagree, and overwrite each other no faster."""
+
+NET_SECONDS: Final = 10.0
+"""Between two looks at admission policies: so long an edited one, or an exemption that has ended, may stand. As long
+goes by after a failure, as where an older cluster has no such policies."""
 
 Values = dict[telemetry.Labels, float]
 
@@ -183,28 +190,19 @@ class WorkQueue:
     """
 
     def __init__(self) -> None:
-        self._now: set[str] = set()
-        self._later: dict[str, float] = {}
+        self._times: dict[str, float] = {}
         self._stirred = asyncio.Event()
 
-    def add(self, names: Iterable[str]) -> None:
-        """Make names due."""
-        self._now.update(names)
-        self._stirred.set()
-
-    def add_at(self, name: str, at: float) -> None:
-        """Make a name due at a time, if it is not before."""
-        if at < self._later.get(name, inf):
-            self._later[name] = at
+    def add(self, names: Iterable[str], at: float = -inf) -> None:
+        """Make names due at a time, if they are not before. By default it is now, and `wait` ends at once."""
+        earlier = dict.fromkeys((name for name in names if at < self._times.get(name, inf)), at)
+        self._times |= earlier
+        if earlier or at == -inf:
             self._stirred.set()
-
-    def stir(self) -> None:
-        """End `wait`, though no name is due."""
-        self._stirred.set()
 
     async def wait(self, seconds: float | None = None) -> None:
         """Wait until a name is added or due; with `seconds`, until one is added or they are over."""
-        soonest = min(self._later.values(), default=None)
+        soonest = min(self._times.values(), default=None)
         if seconds is None and soonest is not None:
             seconds = max(0.0, soonest - monotonic())
         with contextlib.suppress(TimeoutError):
@@ -213,130 +211,41 @@ class WorkQueue:
     def due(self) -> list[str]:
         """Take out all that are due."""
         now = monotonic()
-        due = self._now | {name for name, at in self._later.items() if at <= now}
-        self._now = set()
+        due = sorted(name for name, at in self._times.items() if at <= now)
         for name in due:
-            self._later.pop(name, None)
+            del self._times[name]
         self._stirred.clear()
-        return sorted(due)
+        return due
 
 
-class Reconciler:
-    """Settles tenants, and remembers their ledgers.
+class Settler:
+    """One settler: what it follows, which tenants have something to settle, and their turns.
 
+    tenancy     what policies and exemptions say, as they were last sorted
     ledgers     as they were last read or written, by tenant
     settled_at  when each was last settled (monotonic)
     conflicts   how many writes came too late
     """
 
-    def __init__(self, cluster: Api, settlement: Settlement, namespaces: Namespaces, queue: WorkQueue) -> None:
-        self.ledgers: dict[str, Ledger] = {}
-        self.settled_at: dict[str, float] = {}
-        self.conflicts = 0
-        self._api, self._store = cluster, ledgers.TenantUsages(cluster)
-        self._settlement, self._namespaces, self._queue = settlement, namespaces, queue
-        self._versions: dict[str, str] = {}
-
-    def knows(self, tenant: str, raw: Object) -> bool:
-        """Whether a ledger is still the one that was read or written here last."""
-        return self._versions.get(tenant) == str(raw["metadata"]["resourceVersion"])
-
-    async def settle(self, tenant: str) -> None:
-        """Take steps until there is none to take; raises ApiError."""
-        looked: set[str] = set()
-        for _ in range(TRIES):
-            versioned = await self._store.read(tenant)
-            self._learn(tenant, versioned)
-            policy, ledger = self._namespaces.quotas.get(tenant), versioned.ledger
-            if policy is None and not versioned.version:
-                return
-            hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
-            step = self._settlement.step(tenant, hard, self._namespaces.wanted.get(tenant, ()), monotonic())
-            if step.wake is not None:
-                self._queue.add_at(tenant, step.wake)
-            if step.get or step.roll or step.newest or step.look - looked:
-                looked |= step.look
-                await self._look(tenant, ledger.view, step)
-                continue
-            if step.look:
-                self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
-            try:
-                if step.ledger is None:
-                    if policy is None and not (ledger.held or ledger.joining or ledger.pending or ledger.advances):
-                        await self._store.delete(tenant, versioned.version)
-                        self._learn(tenant, ledgers.Versioned(Ledger(), ""))
-                elif not versioned.version:
-                    await self._store.create(tenant)
-                    continue
-                else:
-                    self._learn(tenant, await self._store.write(tenant, step.ledger, versioned.version))
-                    if step.ledger.joining or policy is None:
-                        continue
-            except client.ConflictError:
-                self.conflicts += 1
-                continue
-            self.settled_at[tenant] = monotonic()
-            return
-        self._queue.add_at(tenant, monotonic() + RETRY_SECONDS)
-
-    def _learn(self, tenant: str, versioned: ledgers.Versioned) -> None:
-        """Take over a ledger as it is now; a tenant that waits for a namespace which has left it has its turn."""
-        before, after = self.ledgers.pop(tenant, Ledger()), versioned.ledger
-        # Log what became of a ledger that cannot be read as a whole.
-        for problem in (*after.problems, *map(shown, after.unread)):
-            if problem not in (*before.problems, *map(shown, before.unread)):
-                log.warning(
-                    "TenantUsage %s was edited, and nobody is admitted until it is counted: %s", tenant, problem
-                )
-        if after.repaired != before.repaired and after.repaired:
-            log.warning("TenantUsage %s is counted anew: %s", tenant, after.repaired)
-        for key in [key for key, times in after.suspects.items() if times > before.suspects.get(key, 0)]:
-            log.warning("tenant %s: pods of %s were admitted and never stored (%d)", tenant, key, after.suspects[key])
-        if before.unread and not after.unread:
-            log.warning("TenantUsage %s: the lines that could not be read are removed", tenant)
-        self._settlement.read(tenant, after if versioned.version else None, monotonic())
-        self._versions[tenant] = versioned.version
-        if versioned.version:
-            self.ledgers[tenant] = after
-        else:
-            self.settled_at.pop(tenant, None)
-        left = {*before.held, *before.joining} - {*after.held, *after.joining}
-        self._queue.add(filter(None, map(self._namespaces.tenants.get, left)))
-
-    async def _look(self, tenant: str, view: int, step: settlement.Step) -> None:
-        """Read and list what a step asks for; `view`: of the ledger that was read before."""
-        if step.newest:
-            self._settlement.newest(tenant, view, await self._api.version(PODS))
-        for name in step.get:
-            began = monotonic()
-            self._settlement.found(tenant, name, await self._store.uid(name), began)
-        if step.roll:
-            self._settlement.roll(await self._store.all(), monotonic())
-        for namespace in step.look:
-            began = monotonic()
-            listed = [raw["metadata"] for raw in await self._api.list(f"/api/v1/namespaces/{namespace}/pods")]
-            pods = [(metadata["uid"], int(metadata["resourceVersion"])) for metadata in listed]
-            self._settlement.looked(namespace, pods, began)
-
-
-class Settler:
-    """One settler: what it follows, which tenants have something to settle, and their turns."""
-
     def __init__(self, cluster: Api, rules: ReloadedRules, grace: float = settlement.GRACE) -> None:
         self.settlement = Settlement(secrets.token_hex(8), grace)
         self.tenancy = Tenancy()
-        """What policies and exemptions say, as they were last sorted."""
+        self.ledgers: dict[str, Ledger] = {}
+        self.settled_at: dict[str, float] = {}
+        self.conflicts = 0
+        self._api, self._store, self._rules = cluster, ledgers.TenantUsages(cluster), rules
+        self._versions: dict[str, str] = {}
         self._queue = WorkQueue()
         self._namespaces = Namespaces(self.settlement, grace)
-        self.reconciler = Reconciler(cluster, self.settlement, self._namespaces, self._queue)
         self._pods = Follower(cluster, [PODS], Pods(self.settlement.view, rules, self._touch), WATCH_SECONDS)
         self._ahead_since: dict[tuple[str, int], float] = {}
         self._listed_at = -inf
         self._policies = Policies(cluster, self._policy_changed)
-        self._policy_status, self._net = PolicyStatus(cluster), Net(cluster)
+        self._conditions: list[tuple[Object, list[membership.Condition]]] = []
+        self._in_force: Rulebook
+        self._status_due, self._net_due = asyncio.Event(), asyncio.Event()
         self._usages = client.Collection(self._usage_changed)
         self._usages_follower = Follower(cluster, [ledgers.COLLECTION], self._usages)
-        self._rules = rules
         self._started = monotonic()
         self._settling: dict[str, asyncio.Task[None]] = {}
         self._outdated, self._sorted = True, False
@@ -345,7 +254,7 @@ class Settler:
         """Settle until cancelled."""
         following = (self._policies.run(), self._usages_follower.run(), self._follow_pods())
         async with asyncio.TaskGroup() as tasks:
-            for task in (*following, self._policy_status.run(), self._net.run(), self._turns()):
+            for task in (*following, self._write_conditions(), self._write_net(), self._turns()):
                 tasks.create_task(task)
 
     # What happens
@@ -372,7 +281,7 @@ class Settler:
         now, view = monotonic(), self.settlement.view.version
         ahead = {
             (tenant, ledger.view): LOOK_SECONDS if ledger.recount > ledger.recounted else CALM_SECONDS
-            for tenant, ledger in self.reconciler.ledgers.items()
+            for tenant, ledger in self.ledgers.items()
             if ledger.view > view
         }
         self._ahead_since = {lag: self._ahead_since.get(lag, now) for lag in ahead}
@@ -387,7 +296,7 @@ class Settler:
         if namespace is None:
             self._queue.add([*self._namespaces.quotas, *self._usages.objects])
         elif tenant := self._namespaces.tenants.get(namespace):
-            self._queue.add_at(tenant, monotonic() + SOON_SECONDS)
+            self._queue.add([tenant], monotonic() + SOON_SECONDS)
 
     def _policy_changed(self, kind: str, name: str) -> None:
         if kind == "TenantPolicy":
@@ -397,12 +306,12 @@ class Settler:
             exists, listing = name in namespaces.objects, namespaces.listing
             self._namespaces.namespace_changed(name, exists=exists, listing=listing)
         self._outdated = True
-        self._queue.stir()
+        self._queue.add(())
 
     def _usage_changed(self, tenant: str) -> None:
-        """A ledger was written; by another program, unless it is as the reconciler knows it."""
+        """A ledger was written; by another program, unless it is as it was read or written here last."""
         raw = self._usages.objects.get(tenant)
-        if raw is not None and self.reconciler.knows(tenant, raw):
+        if raw is not None and self._versions.get(tenant) == str(raw["metadata"]["resourceVersion"]):
             return
         status = (raw or {}).get("status") or {}
         if unknown := stored.unknown(status):
@@ -411,7 +320,7 @@ class Settler:
         if status.get("recount") != status.get("recounted") or status.get("joining") or not status.get("view"):
             self._queue.add([tenant])
         else:
-            self._queue.add_at(tenant, monotonic() + SOON_SECONDS)
+            self._queue.add([tenant], monotonic() + SOON_SECONDS)
 
     # Turns
 
@@ -427,18 +336,26 @@ class Settler:
                 continue
             for tenant in self._queue.due():
                 if tenant in self._settling:
-                    self._queue.add_at(tenant, monotonic() + PAUSE_SECONDS)
+                    self._queue.add([tenant], monotonic() + PAUSE_SECONDS)
                 else:
                     self._settling[tenant] = asyncio.create_task(self._turn(tenant, turns))
 
     def _sort(self) -> None:
-        """Find out anew which namespaces belong to which tenant."""
+        """Find out anew which namespaces belong to which tenant, and what the policies come to."""
         rulebook = self._rules.rulebook
         if rulebook is None or self._policies.unknown:
             return
         self.tenancy = self._policies.tenancy(rulebook)
-        self._policy_status.changed(self._policies, rulebook, self.tenancy)
-        self._net.changed(replace(rulebook, tenancy=self.tenancy))
+        self._in_force = replace(rulebook, tenancy=self.tenancy)
+        ties = membership.ties(self.tenancy, rulebook.cluster.system_namespaces)
+        strict = unknown_devices.refused_by_default(self.tenancy, rulebook.cluster)
+        policies, self._conditions = self._policies.policies, []
+        for name, policy in policies.objects.items():
+            problems, taken = policies.problems.get(name, ()), name in self._policies.taken
+            conditions = membership.conditions_of(problems, ties.get(name), taken=taken, strict=name in strict)
+            self._conditions.append((policy, conditions))
+        self._status_due.set()
+        self._net_due.set()
         self._queue.add(self._namespaces.sort(self.tenancy, rulebook.cluster.system_namespaces))
         if not self._sorted:
             self._touch(None)
@@ -448,15 +365,137 @@ class Settler:
         try:
             async with turns:
                 if tenant not in self._policies.broken:  # its limit is in its ledger then, and nowhere else
-                    await self.reconciler.settle(tenant)
+                    await self._settle(tenant)
         except ApiError as error:
             log.warning("%s is settled later: %s", tenant, error)
-            self._queue.add_at(tenant, monotonic() + LATER_SECONDS)
+            self._queue.add([tenant], monotonic() + LATER_SECONDS)
         except Exception:
             log.exception("%s cannot be settled, the others go on: a fault of this program", tenant)
-            self._queue.add_at(tenant, monotonic() + LATER_SECONDS)
+            self._queue.add([tenant], monotonic() + LATER_SECONDS)
         finally:
             del self._settling[tenant]
+
+    async def _settle(self, tenant: str) -> None:
+        """Take steps until there is none to take; raises ApiError."""
+        looked: set[str] = set()
+        for _ in range(TRIES):
+            versioned = await self._store.read(tenant)
+            self._learn(tenant, versioned)
+            policy, ledger = self._namespaces.quotas.get(tenant), versioned.ledger
+            if policy is None and not versioned.version:
+                return
+            hard = policy.quota.hard if policy and policy.quota else tally.NOTHING
+            step = self.settlement.step(tenant, hard, self._namespaces.wanted.get(tenant, ()), monotonic())
+            if step.wake is not None:
+                self._queue.add([tenant], step.wake)
+            if step.get or step.roll or step.newest or step.look - looked:
+                looked |= step.look
+                await self._look(tenant, ledger.view, step)
+                continue
+            if step.look:
+                self._queue.add([tenant], monotonic() + RETRY_SECONDS)
+            try:
+                if step.ledger is None:
+                    if policy is None and not (ledger.held or ledger.joining or ledger.pending or ledger.advances):
+                        await self._store.delete(tenant, versioned.version)
+                        self._learn(tenant, ledgers.Versioned(Ledger(), ""))
+                elif not versioned.version:
+                    await self._store.create(tenant)
+                    continue
+                else:
+                    self._learn(tenant, await self._store.write(tenant, step.ledger, versioned.version))
+                    if step.ledger.joining or policy is None:
+                        continue
+            except client.ConflictError:
+                self.conflicts += 1
+                continue
+            self.settled_at[tenant] = monotonic()
+            return
+        self._queue.add([tenant], monotonic() + RETRY_SECONDS)
+
+    def _learn(self, tenant: str, versioned: ledgers.Versioned) -> None:
+        """Take over a ledger as it is now; a tenant that waits for a namespace which has left it has its turn."""
+        before, after = self.ledgers.pop(tenant, Ledger()), versioned.ledger
+        # Log what became of a ledger that cannot be read as a whole.
+        for problem in (*after.problems, *map(shown, after.unread)):
+            if problem not in (*before.problems, *map(shown, before.unread)):
+                log.warning(
+                    "TenantUsage %s was edited, and nobody is admitted until it is counted: %s", tenant, problem
+                )
+        if after.repaired != before.repaired and after.repaired:
+            log.warning("TenantUsage %s is counted anew: %s", tenant, after.repaired)
+        for key in [key for key, times in after.suspects.items() if times > before.suspects.get(key, 0)]:
+            log.warning("tenant %s: pods of %s were admitted and never stored (%d)", tenant, key, after.suspects[key])
+        if before.unread and not after.unread:
+            log.warning("TenantUsage %s: the lines that could not be read are removed", tenant)
+        self.settlement.read(tenant, after if versioned.version else None, monotonic())
+        self._versions[tenant] = versioned.version
+        if versioned.version:
+            self.ledgers[tenant] = after
+        else:
+            self.settled_at.pop(tenant, None)
+        left = {*before.held, *before.joining} - {*after.held, *after.joining}
+        self._queue.add(filter(None, map(self._namespaces.tenants.get, left)))
+
+    async def _look(self, tenant: str, view: int, step: settlement.Step) -> None:
+        """Read and list what a step asks for; `view`: of the ledger that was read before."""
+        if step.newest:
+            self.settlement.newest(tenant, view, await self._api.version(PODS))
+        for name in step.get:
+            began = monotonic()
+            self.settlement.found(tenant, name, await self._store.uid(name), began)
+        if step.roll:
+            self.settlement.roll(await self._store.all(), monotonic())
+        for namespace in step.look:
+            began = monotonic()
+            listed = [raw["metadata"] for raw in await self._api.list(f"/api/v1/namespaces/{namespace}/pods")]
+            pods = [(metadata["uid"], int(metadata["resourceVersion"])) for metadata in listed]
+            self.settlement.looked(namespace, pods, began)
+
+    # What is written beside ledgers
+
+    async def _write_conditions(self) -> None:
+        """Keep in the status of every TenantPolicy whether it is in force, as its author looks there first."""
+        while True:
+            await self._status_due.wait()
+            self._status_due.clear()
+            for policy, conditions in self._conditions:
+                before, now = policy.get("status") or {}, client.timestamp()
+                status = membership.status(conditions, policy["metadata"]["generation"], before, now)
+                if status is None:
+                    continue
+                metadata = {key: policy["metadata"][key] for key in ("name", "resourceVersion")}
+                written = {"apiVersion": API_VERSION, "kind": "TenantPolicy", "metadata": metadata, "status": status}
+                try:
+                    await self._api.replace(f"{GROUP}/tenantpolicies/{metadata['name']}/status", written)
+                except (client.MissingError, client.ConflictError):
+                    continue  # it has changed, and the follower will tell
+                except ApiError as error:
+                    log.warning("conditions are written later: %s", error)
+                    self._status_due.set()
+            await asyncio.sleep(ROUND_SECONDS)
+
+    async def _write_net(self) -> None:
+        """Keep what the API server refuses by itself in step with rules and TenantPolicies.
+
+        The manifests have admission policies without their expressions, and their bindings. Filled in, they refuse a
+        pod that reaches a device without asking, whether a replica answers or not.
+        """
+        await self._net_due.wait()
+        while True:
+            self._net_due.clear()
+            try:
+                for name, policy, binding in registration.filled_in(self._in_force, time()):
+                    for path, wanted in ((f"{ADMISSION_POLICIES}/{name}", policy), (f"{BINDINGS}/{name}", binding)):
+                        there = await self._api.get(path)
+                        if not wanted.items() <= there["spec"].items():
+                            await self._api.replace(path, {**there, "spec": {**there["spec"], **wanted}})
+                            log.info("%s is what rules and policies say", path)
+            except ApiError as error:
+                log.warning("what the API server refuses by itself is written later: %s", error)
+            await asyncio.sleep(ROUND_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._net_due.wait(), NET_SECONDS)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close: `/metrics` for Prometheus, `/healthz` for the kubelet."""
@@ -477,15 +516,15 @@ class Settler:
         writer.close()
 
     def _metrics(self, silent: float) -> Iterator[str]:
-        family, counted, rulebook, now = telemetry.family, self.reconciler, self._rules.rulebook, monotonic()
+        family, rulebook, now = telemetry.family, self._rules.rulebook, monotonic()
         used: Values = {}
         hard: Values = {}
         pending: Values = {}
-        for tenant, ledger in counted.ledgers.items():
+        for tenant, ledger in self.ledgers.items():
             used |= {(tenant, key): float(amount) for key, amount in ledger.used.items()}
             hard |= {(tenant, key): float(amount) for key, amount in ledger.hard.items()}
             pending[(tenant,)] = len(ledger.pending)
-        age: Values = {(tenant,): round(now - at, 3) for tenant, at in counted.settled_at.items()}
+        age: Values = {(tenant,): round(now - at, 3) for tenant, at in self.settled_at.items()}
         left: Values = {(exemption.name,): round(exemption.expires - time()) for exemption in self.tenancy.exemptions}
         labels = ("tenant", "what")
         yield from family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, used)
@@ -496,7 +535,7 @@ class Settler:
         yield from family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): round(silent, 3)})
         yield from family("pods_seen", "Pods that are there.", (), {(): len(self.settlement.view)})
         yield from telemetry.rulebook(rulebook.digest if rulebook else "")
-        yield from family("settle_conflicts_total", "Writes that came too late.", (), {(): counted.conflicts})
+        yield from family("settle_conflicts_total", "Writes that came too late.", (), {(): self.conflicts})
 
 
 def settle(directory: Path, bind: tuple[str, int], grace: float) -> int:

@@ -10,7 +10,7 @@ def test_who_is_added_twice_is_due_once() -> None:
     queue = WorkQueue()
     queue.add(["vision", "speech"])
     queue.add(["vision"])
-    queue.add_at("vision", monotonic() - 1)
+    queue.add(["vision"], monotonic() - 1)
 
     assert queue.due() == ["speech", "vision"]
     assert queue.due() == []
@@ -18,17 +18,17 @@ def test_who_is_added_twice_is_due_once() -> None:
 
 def test_of_two_times_the_earlier_counts() -> None:
     queue = WorkQueue()
-    queue.add_at("vision", monotonic() + 3600)
+    queue.add(["vision"], monotonic() + 3600)
     assert queue.due() == []
 
-    queue.add_at("vision", monotonic() - 1)
-    queue.add_at("vision", monotonic() + 3600)
+    queue.add(["vision"], monotonic() - 1)
+    queue.add(["vision"], monotonic() + 3600)
     assert queue.due() == ["vision"]
 
 
 def test_who_is_due_now_is_not_due_again_later() -> None:
     queue = WorkQueue()
-    queue.add_at("vision", monotonic() + 0.001)
+    queue.add(["vision"], monotonic() + 0.001)
     queue.add(["vision"])
     assert queue.due() == ["vision"]
 
@@ -43,8 +43,8 @@ async def _silent(queue: WorkQueue) -> None:
 def test_a_wait_ends_when_the_first_is_due() -> None:
     async def due() -> list[str]:
         queue = WorkQueue()
-        queue.add_at("later", monotonic() + 3600)
-        queue.add_at("soon", monotonic() + 0.05)
+        queue.add(["later"], monotonic() + 3600)
+        queue.add(["soon"], monotonic() + 0.05)
         assert queue.due() == []
         await queue.wait()
         return queue.due()
@@ -52,13 +52,13 @@ def test_a_wait_ends_when_the_first_is_due() -> None:
     assert asyncio.run(asyncio.wait_for(due(), 5)) == ["soon"]
 
 
-def test_a_wait_ends_when_somebody_is_added_or_stirs() -> None:
+def test_a_wait_ends_when_names_are_added_even_if_there_are_none() -> None:
     async def due() -> list[list[str]]:
         queue = WorkQueue()
         asyncio.get_running_loop().call_soon(queue.add, ["vision"])
         await queue.wait()
         first = queue.due()
-        asyncio.get_running_loop().call_soon(queue.stir)
+        asyncio.get_running_loop().call_soon(queue.add, [])
         await queue.wait()
         return [first, queue.due()]
 

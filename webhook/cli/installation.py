@@ -27,9 +27,8 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from webhook.cli import survey
 from webhook.cli.snapshot import NOT_OVER, TENANTS, Snapshot
-from webhook.cluster import net
 from webhook.cluster.client import Api, ApiError, ForbiddenError, MissingError, Object
-from webhook.cluster.policies import RUNTIME_CLASSES
+from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, RUNTIME_CLASSES
 from webhook.core import review
 from webhook.core.forms.labels import Expression
 from webhook.core.kube import fields
@@ -401,7 +400,8 @@ async def read_net(installation: Installation, api: Api) -> None:
     classes = await api.list(RUNTIME_CLASSES)
     installation.handlers = {runtime_class["metadata"]["name"]: runtime_class["handler"] for runtime_class in classes}
     for name, _, _ in policies.filled_in(installation.rulebook, installation.now):
-        installation.net[name] = await api.find(f"{net.POLICIES}/{name}"), await api.find(f"{net.BINDINGS}/{name}")
+        paths = f"{ADMISSION_POLICIES}/{name}", f"{BINDINGS}/{name}"
+        installation.net[name] = await api.find(paths[0]), await api.find(paths[1])
 
 
 def judged(pods: Iterable[Object], rulebook: Rulebook, at: float) -> Iterator[str]:

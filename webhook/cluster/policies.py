@@ -13,10 +13,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
-from webhook.cluster import client
-from webhook.cluster.client import GROUP, Api, ApiError, Collection, Follower, Object
-from webhook.core.forms.document import API_VERSION
-from webhook.core.policy import membership, unknown_devices
+from webhook.cluster.client import GROUP, Api, Collection, Follower, Object
 from webhook.core.rules.load import FromCluster, exemptions_from, policies_from
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
@@ -24,15 +21,14 @@ from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
 T = TypeVar("T")
 
 RUNTIME_CLASSES: Final = "/apis/node.k8s.io/v1/runtimeclasses"
+ADMISSION_POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 WATCH_SECONDS: Final = 2.0
 """A watch tells when it began, and that only when it has ended: what is known is up to twice as old as this."""
 
 STALE_SECONDS: Final = 10.0
 """How old the policies may be by which a pod is admitted: less than `settlement.GRACE`, with the 34 seconds that its
 create may take after that."""
-
-PAUSE_SECONDS: Final = 1.0
-"""Between two rounds of writes: settlers of two versions may disagree, and overwrite each other no faster."""
 
 log = logging.getLogger(__name__)
 
@@ -149,47 +145,3 @@ class Policies:
             watched=True,
             unknown=self.unknown,
         )
-
-
-class PolicyStatus:
-    """Writes into the status of every TenantPolicy whether it is in force, as one settler sees it.
-
-    That is where its author looks first.
-    """
-
-    def __init__(self, cluster: Api) -> None:
-        self._api = cluster
-        self._conditions: list[tuple[Object, list[membership.Condition]]] = []
-        self._changed = asyncio.Event()
-
-    def changed(self, policies: Policies, rulebook: Rulebook, tenancy: Tenancy) -> None:
-        """Take over what the policies came to; `run` writes it."""
-        ties = membership.ties(tenancy, rulebook.cluster.system_namespaces)
-        strict = unknown_devices.refused_by_default(tenancy, rulebook.cluster)
-        self._conditions = []
-        for name, policy in policies.policies.objects.items():
-            problems, taken = policies.policies.problems.get(name, ()), name in policies.taken
-            conditions = membership.conditions_of(problems, ties.get(name), taken=taken, strict=name in strict)
-            self._conditions.append((policy, conditions))
-        self._changed.set()
-
-    async def run(self) -> None:
-        """Write until cancelled, the conditions of each policy that has others."""
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            for policy, conditions in self._conditions:
-                before, now = policy.get("status") or {}, client.timestamp()
-                status = membership.status(conditions, policy["metadata"]["generation"], before, now)
-                if status is None:
-                    continue
-                metadata = {key: policy["metadata"][key] for key in ("name", "resourceVersion")}
-                written = {"apiVersion": API_VERSION, "kind": "TenantPolicy", "metadata": metadata, "status": status}
-                try:
-                    await self._api.replace(f"{GROUP}/tenantpolicies/{metadata['name']}/status", written)
-                except (client.MissingError, client.ConflictError):
-                    continue  # it has changed, and the follower will tell
-                except ApiError as error:
-                    log.warning("conditions are written later: %s", error)
-                    self._changed.set()
-            await asyncio.sleep(PAUSE_SECONDS)
