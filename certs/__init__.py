@@ -20,15 +20,6 @@ Every write is a compare-and-swap, and each turn begins with reading everything,
 Secret, a wiped bundle or a clock that jumped are all the same: the next turn, at most 15 s later, finds a state and
 knows what is next. The time is that of the API server.
 
-With cert-manager, or with certificates of your own, they write gpu-webhook-tls and the bundles, and this program has
-one duty left (`activate`): the manifests ship the webhooks of pods without rules, so that nobody is refused before a
-replica answers. It copies the rules when every API server was seen to get an answer from one, and in an upgrade those
-that ask for more when no old replica is left.
-
-    issue       keys and certificates, and whether they are good: pure
-    rotation    the duty of rotation: what to do next about CAs, bundles and the leaf, and a deleted configuration
-    activation  the duty of activation: which rules webhooks lack, and whether every API server reaches a replica
-    api         the Kubernetes API, compare-and-swap, the time of the API server, and where everything is
-    turns       one turn after the other, and what came of it: problems and metrics, and their page
-    __main__    the command line and the log
+With cert-manager, or with certificates of your own, they write gpu-webhook-tls and the bundles, and this program only
+copies rules (`activate`).
 """

@@ -136,12 +136,12 @@ def in_cluster(words: Sequence[str]) -> int:
         cluster = await api.connect()
         try:
             site, status = api.Site(options.namespace), turns.Status()
-            duties: list[turns.Duty] = [Activator(cluster, site, status)]
+            duties: list[turns.Duty] = [Activator(cluster, site, status).turn]
             if options.command == "rotate":  # first, as in a first installation
                 lifetimes = {"authority": options.ca_lifetime, "leaf": options.leaf_lifetime}
                 terms = Terms(**lifetimes, overlap=options.overlap, renew_at=options.renew_at)
-                duties.insert(0, Rotator(cluster, site, terms, status))
-            await turns.work(turns.Turns(status, duties), options.metrics, options.idle.total_seconds())
+                duties.insert(0, Rotator(cluster, site, terms, status).turn)
+            await turns.work(status, duties, options.metrics, options.idle.total_seconds())
         finally:
             await cluster.close()
 

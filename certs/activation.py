@@ -11,8 +11,8 @@ than those of an active configuration are copied when no replica of a former ver
 How an API server is seen to get an answer: both configurations have a webhook `ping.gpu-webhook.io`. It goes to the
 replicas, by the path that pods go to, for Leases of our namespace with a label that only this program writes. A dry
 run of such a Lease is sent to every address of the Service `kubernetes`. A replica admits it with a warning, which
-the API server hands on to us: so it has reached a replica that has its rules. A Lease, because
-nothing reads it. This program may not create pods, which could mount every Secret of the namespace.
+the API server hands on to us: so it has reached a replica that has its rules. A Lease, because nothing reads it. This
+program may not create pods, which could mount every Secret of the namespace.
 """
 
 import asyncio

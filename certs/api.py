@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 from aiohttp import ClientError, ClientTimeout
 from kubernetes.aio import client, config
 
-from certs import issue
-
 Object = Mapping[str, Any]
 
 OURS: Final = ".gpu-webhook.io"
@@ -40,7 +38,8 @@ class Site:
         self.service = self.configuration = "gpu-webhook"
         self.program = "gpu-webhook-certs"
         """The Deployment of this program."""
-        self.names = issue.service_names(self.service, namespace)
+        full = f"{self.service}.{namespace}.svc"  # the name that the API server asks for
+        self.names = (self.service, f"{self.service}.{namespace}", full, f"{full}.cluster.local")
         """What a leaf serves."""
         self.authorities = f"{secrets}/{self.service}-ca"
         """The Secret with the keys of the CAs. No serving pod mounts it."""

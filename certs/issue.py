@@ -41,18 +41,6 @@ _UNREADABLE: Final = (
 )
 """What the library raises for certificates and keys that are not as ours are: others may write anything."""
 
-_USES: Final = (
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
-
 
 class Pair(NamedTuple):
     """A certificate and its key, both PEM."""
@@ -66,12 +54,6 @@ def _loaded(bundle: bytes) -> list[x509.Certificate]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", CryptographyDeprecationWarning)
         return x509.load_pem_x509_certificates(bundle)
-
-
-def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Every DNS name of a Service; the API server asks for the third."""
-    full = f"{service}.{namespace}.svc"
-    return service, f"{service}.{namespace}", full, f"{full}.cluster.local"
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -95,11 +77,11 @@ def _made(
     common_name = "gpu-webhook-ca" if is_ca else "gpu-webhook"
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     issuer, signing_key = signer or (subject, key)
-    uses = {"key_cert_sign", "crl_sign"} if is_ca else {"digital_signature"}
+    uses = {5, 6} if is_ca else {0}  # the bits keyCertSign and cRLSign, or digitalSignature
     extensions: list[tuple[x509.ExtensionType, bool]] = [
         (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
         (x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None), True),
-        (x509.KeyUsage(**{use: use in uses for use in _USES}), True),
+        (x509.KeyUsage(*(bit in uses for bit in range(9))), True),
     ]
     if names is not None:
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in dict.fromkeys(names)])

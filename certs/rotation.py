@@ -1,11 +1,7 @@
 """The duty of rotation: what to do next about the CAs and the serving certificate, and doing it.
 
-One Secret holds two CAs with their keys: the signer, which signs leaves, and its successor, which will. It also holds
-the certificates of former signers. API servers trust all of them: every CA bundle is these certificates, newest
-first.
-
-Nothing has to be remembered between two writes: a crash after any of them leaves a state from which `plan`, a pure
-function of what is stored and of the time, goes on.
+Every CA bundle is the certificates of the Secret of CAs, newest first. What is next says `plan`, a pure function of
+what is stored and of the time:
 
     start    there are a new signer and a new successor; all certificates that were trusted stay so
     prepare  there is a new successor, as there was none

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import monotonic
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from aiohttp import web
 
@@ -43,19 +43,17 @@ class Problem(NamedTuple):
     why: str
 
 
-class Duty(Protocol):
-    """Something that this program keeps as it should be: `rotation.Rotator`, `activation.Activator`."""
-
-    async def turn(self) -> Sequence[Problem]:
-        """Do what can be done now, and return what cannot; raises ApiError if the cluster cannot be read."""
+Duty = Callable[[], Awaitable[Sequence[Problem]]]
+"""Does what can be done now, and returns what cannot; raises ApiError if the cluster cannot be read."""
 
 
 @dataclass(slots=True)
 class Status:
-    """What the page of metrics tells.
+    """What came of turns, as the page of metrics tells it.
 
     actions  how many, by action and result: `done`, `conflict` if somebody else wrote first, `failed`
     expiry   by certificate: `authority`, `leaf`
+    logged   when a problem was last logged (monotonic)
     acted    whether something was written in this turn
     turned   when the last turn ended (monotonic)
     """
@@ -63,6 +61,7 @@ class Status:
     actions: Counter[tuple[str, str]] = field(default_factory=Counter)
     expiry: dict[str, datetime] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
+    logged: dict[tuple[str, str], float] = field(default_factory=dict)
     acted: bool = False
     turned: float = field(default_factory=monotonic)
 
@@ -99,51 +98,42 @@ class Status:
                 yield f"gpu_webhook_certs_{name}{labels} {value}"
 
 
-class Turns:
-    """Gives each duty its turns, and tells what came of them."""
+async def turn(status: Status, duties: Sequence[Duty]) -> None:
+    """One turn of each duty. Logs what is new, and what is still there after a while.
 
-    def __init__(self, status: Status, duties: Sequence[Duty]) -> None:
-        self.status, self._duties = status, duties
-        self._logged: dict[tuple[str, str], float] = {}
-
-    async def run(self, idle_seconds: float) -> None:
-        """Take one turn after the other; never returns."""
-        while True:
-            acted = await self.turn()
-            pause = ACTED_SECONDS if acted else BLOCKED_SECONDS if self.status.problems else idle_seconds
-            self.status.turned = monotonic()
-            await asyncio.sleep(min(pause, idle_seconds))
-
-    async def turn(self) -> bool:
-        """One turn of each duty. Logs what is new, and what is still there after a while.
-
-        What cannot be read for one duty, such as a Secret, keeps no other from its turn.
-        Returns whether something was written.
-        """
-        self.status.acted = False
-        problems: dict[tuple[str, str], Problem] = {}
-        for duty in self._duties:
-            try:
-                left = await duty.turn()
-            except ApiError as error:
-                left = [Problem("cluster", "", str(error))]
-            for problem in left:
-                problems.setdefault(problem[:2], problem)  # two duties may find the same one
-        now = monotonic()
-        if self.status.problems and not problems:
-            log.info("all is well again")
-        self._logged = {key: logged for key, logged in self._logged.items() if key in problems}
-        for key, problem in problems.items():
-            if now - self._logged.get(key, -REPEAT_SECONDS) >= REPEAT_SECONDS:
-                self._logged[key] = now
-                log.warning("%s", problem.why)
-        self.status.problems = [*problems.values()]
-        return self.status.acted
+    What cannot be read for one duty, such as a Secret, keeps no other from its turn.
+    """
+    status.acted = False
+    problems: dict[tuple[str, str], Problem] = {}
+    for duty in duties:
+        try:
+            left = await duty()
+        except ApiError as error:
+            left = [Problem("cluster", "", str(error))]
+        for problem in left:
+            problems.setdefault(problem[:2], problem)  # two duties may find the same one
+    now = monotonic()
+    if status.problems and not problems:
+        log.info("all is well again")
+    status.logged = {key: logged for key, logged in status.logged.items() if key in problems}
+    for key, problem in problems.items():
+        if now - status.logged.get(key, -REPEAT_SECONDS) >= REPEAT_SECONDS:
+            status.logged[key] = now
+            log.warning("%s", problem.why)
+    status.problems = [*problems.values()]
+    status.turned = monotonic()
 
 
-async def work(turns: Turns, bind: Address, idle_seconds: float) -> None:
+async def run(status: Status, duties: Sequence[Duty], idle_seconds: float) -> None:
+    """Take one turn after the other; never returns."""
+    while True:
+        await turn(status, duties)
+        pause = ACTED_SECONDS if status.acted else BLOCKED_SECONDS if status.problems else idle_seconds
+        await asyncio.sleep(min(pause, idle_seconds))
+
+
+async def work(status: Status, duties: Sequence[Duty], bind: Address, idle_seconds: float) -> None:
     """Take turns, and answer `/metrics` for Prometheus and `/healthz` for the kubelet; never returns."""
-    status = turns.status
 
     async def metrics(_: web.Request) -> web.Response:
         headers = {"Content-Type": "text/plain; version=0.0.4"}
@@ -161,6 +151,6 @@ async def work(turns: Turns, bind: Address, idle_seconds: float) -> None:
     await runner.setup()
     try:
         await web.TCPSite(runner, *bind).start()
-        await turns.run(idle_seconds)
+        await run(status, duties, idle_seconds)
     finally:
         await runner.cleanup()

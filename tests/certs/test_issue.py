@@ -12,6 +12,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from certs.api import Site
 from certs.issue import (
     Pair,
     anchor,
@@ -23,14 +24,13 @@ from certs.issue import (
     issued,
     leaf,
     self_signed,
-    service_names,
     split,
 )
 from tests.certs.strange import rsa_authority
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-NAMES = service_names("gpu-webhook", "gpu-webhook-system")
+NAMES = Site().names
 CA = authority(NOW, 1825 * DAY)
 LEAF = leaf(CA, NAMES, NOW, 30 * DAY)
 

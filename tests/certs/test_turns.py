@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from certs.activation import WANTED, Activator, addresses
 from certs.api import ApiError, Object
 from certs.rotation import Rotator
-from certs.turns import Duty, Problem, Status, Turns
+from certs.turns import Duty, Problem, Status, turn
 from tests.certs.town import SITE, TERMS, Town
 
 MUTATING, VALIDATING = SITE.configurations.values()
@@ -36,7 +36,7 @@ class Answering(Town):
     def turn(self, *duties: Duty) -> Sequence[Problem]:
         """The problems after a turn of each duty."""
         status = Status()
-        turning = Turns(status, [*duties, Answered(self, SITE, status)]).turn()
+        turning = turn(status, [*duties, Answered(self, SITE, status).turn])
         while True:
             try:
                 turning.send(None)
@@ -57,7 +57,7 @@ def test_webhooks_get_their_rules_while_no_secret_can_be_read() -> None:
     town = Sealed()
     town.want(RULES)
 
-    problems = town.turn(Rotator(town, SITE, TERMS, Status()))
+    problems = town.turn(Rotator(town, SITE, TERMS, Status()).turn)
 
     assert problems == [Problem("cluster", "", SITE.serving)]
     assert town.rules == RULES
@@ -96,7 +96,7 @@ def test_what_two_duties_find_is_told_once() -> None:
     town = Answering()
     del town.objects[VALIDATING]
 
-    problems = town.turn(Rotator(town, SITE, TERMS, Status()))
+    problems = town.turn(Rotator(town, SITE, TERMS, Status()).turn)
 
     assert [each[:2] for each in problems] == [("configuration", "validating")]
     assert "This program has not seen it" in problems[0].why

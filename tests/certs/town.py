@@ -13,10 +13,10 @@ from typing import Any
 
 from jsonpatch import JsonPatch, JsonPatchTestFailed
 
-from certs import rotation
+from certs import rotation, turns
 from certs.api import Api, ApiError, ConflictError, Object, Site
 from certs.issue import Pair, anchor, split
-from certs.turns import Status, Turns
+from certs.turns import Status
 
 SITE = Site()
 TERMS = rotation.Terms(authority=timedelta(days=120), leaf=timedelta(days=30))
@@ -167,17 +167,17 @@ class Walker:
     def __init__(self, town: Town) -> None:
         self._town = town
         self.status = Status()
-        self._turns = Turns(self.status, [rotation.Rotator(town, SITE, TERMS, self.status)])
-        self._turn: Coroutine[Any, Any, bool] | None = None
+        self._rotator = rotation.Rotator(town, SITE, TERMS, self.status)
+        self._turn: Coroutine[Any, Any, None] | None = None
 
     def walk(self) -> bool | None:
         """Go on until the next request; at the end of a turn: whether something was written."""
-        self._turn = self._turn or self._turns.turn()
+        self._turn = self._turn or turns.turn(self.status, [self._rotator.turn])
         try:
             self._turn.send(None)
-        except StopIteration as end:
+        except StopIteration:
             self._turn = None
-            return bool(end.value)
+            return self.status.acted
         return None
 
     def whole_turn(self) -> bool:

@@ -14,7 +14,7 @@ from kubernetes.aio import client, config
 from certs import issue
 from certs.api import Api
 from certs.rotation import Rotator, Terms
-from certs.turns import Status, Turns
+from certs.turns import Status, run
 from tests.cluster.accounts import kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.installation import (
@@ -83,31 +83,31 @@ def test_nobody_notices_two_rotators_at_once(installed: Installation) -> None:
     minute = timedelta(minutes=1)
     terms = Terms(leaf=1.5 * minute, authority=6 * minute, renew_at=0.025, overlap=minute / 30)
 
-    async def rotate() -> list[Turns]:
+    async def rotate() -> list[Status]:
         connected = client.Configuration()
         await config.load_kube_config(config_file=kubeconfig, client_configuration=connected)  # type: ignore[no-untyped-call]  # the library leaves it so
         api = Api(client.ApiClient(connected))
-        rotators = [Turns(status, [Rotator(api, SITE, terms, status)]) for status in (Status(), Status())]
-        running = [asyncio.create_task(each.run(0.1)) for each in rotators]
+        copies = [Status(), Status()]
+        running = [asyncio.create_task(run(each, [Rotator(api, SITE, terms, each).turn], 0.1)) for each in copies]
         for _ in range(600):
             await asyncio.sleep(0.1)
-            if sum(each.status.actions["serve", "done"] for each in rotators) >= 6:
+            if sum(each.actions["serve", "done"] for each in copies) >= 6:
                 break
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await api.close()
-        return rotators
+        return copies
 
     before = complaints(installed)
     with Load(installed.clients, 4) as load:
-        rotators = asyncio.run(rotate())
+        copies = asyncio.run(rotate())
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()  # a connection that was in its handshake when its rotator was cut off
 
     assert load.failures == []
-    assert sum(each.status.actions["serve", "done"] for each in rotators) >= 6
-    assert all(each.status.actions for each in rotators)
+    assert sum(each.actions["serve", "done"] for each in copies) >= 6
+    assert all(each.actions for each in copies)
     assert complaints(installed) == before
 
 

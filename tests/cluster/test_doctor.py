@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from certs import issue
+from certs.api import Site
 from tests import tables
 from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
@@ -227,7 +228,7 @@ def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -
 
 def _certify(tls: Path, authority: issue.Pair, issued: datetime) -> None:
     """Write a certificate that was issued then for 30 days."""
-    pair = issue.leaf(authority, issue.service_names("gpu-webhook", NAMESPACE), issued, 30 * DAYS)
+    pair = issue.leaf(authority, Site(NAMESPACE).names, issued, 30 * DAYS)
     (tls / "tls.key").write_bytes(pair.key)
     (tls / "tls.crt").write_bytes(pair.certificate)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from certs import issue
+from certs.api import Site
 from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import ROOT, Binaries
 from tests.cluster.installation import ACCOUNT, AUTHORITIES, servers
@@ -26,7 +27,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "kustomization.yaml").write_text(OVERLAY)
     now = datetime.now(UTC)
     authority = issue.authority(now, timedelta(days=2))
-    leaf = issue.leaf(authority, issue.service_names("gpu-webhook", NAMESPACE), now, timedelta(days=1))
+    leaf = issue.leaf(authority, Site(NAMESPACE).names, now, timedelta(days=1))
     for name, content in (("ca.crt", authority.certificate), ("tls.crt", leaf.certificate), ("tls.key", leaf.key)):
         (tmp_path / name).write_bytes(content)
     return tmp_path
