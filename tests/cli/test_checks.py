@@ -10,8 +10,9 @@ import pytest
 from tests import builders, tables
 from webhook.cli import doctor, installation
 from webhook.cli.doctor import Check, Examine
-from webhook.cli.installation import ApiServer, Installation, Purpose, Replica, Response
+from webhook.cli.installation import ApiServer, Installation, Purpose, Replica
 from webhook.cli.snapshot import TENANTS, Snapshot
+from webhook.cluster.client import Answer
 from webhook.core.kube.quantity import DAY, HOUR
 from webhook.core.registration import configurations
 from webhook.core.rules.rulebook import Rulebook
@@ -223,16 +224,16 @@ DENIED = 'admission webhook "{}.gpu-webhook.io" denied the request: [{}] it is w
 UNCALLED = 'Internal error occurred: failed calling webhook "mutate.gpu-webhook.io": failed to call webhook: {}'
 
 
-def created(*warnings: str, **limits: str) -> Response:
+def created(*warnings: str, **limits: str) -> Answer:
     body = {"kind": "Pod", "spec": {"containers": [{"resources": {"limits": {"cpu": "10m", **limits}}}]}}
-    return Response(status=201, body=body, warnings=warnings)
+    return Answer(status=201, body=body, warnings=warnings)
 
 
-def refusal(message: str, status: int = 403) -> Response:
-    return Response(status=status, body={"message": message})
+def refusal(message: str, status: int = 403) -> Answer:
+    return Answer(status=status, body={"message": message})
 
 
-FINE: dict[Purpose, Response] = {
+FINE: dict[Purpose, Answer] = {
     "translated": created(**{"acme.example/gpu": "1"}),
     "refused": refusal(DENIED.format("mutate", TRIED[1].code), 422),
     "bystander": created(),
@@ -245,10 +246,10 @@ def admission(
     rulebook: Rulebook = RULEBOOK,
     replicas: tuple[Replica, ...] = (),
     called: bool | None = False,
-    **changed: Response,
+    **changed: Answer,
 ) -> Check:
     """The check of one API server that answers as it should, except where a test says otherwise."""
-    responses: dict[Purpose, Response] = {**FINE, **changed}  # type: ignore[dict-item]  # its keys are purposes
+    responses: dict[Purpose, Answer] = {**FINE, **changed}  # type: ignore[dict-item]  # its keys are purposes
     server = ApiServer(address="10.0.0.1:6443", responses=responses, was_called=called)
     return of(doctor.admission, rulebook=rulebook, replicas=replicas, api_servers=[server, *others])
 
@@ -271,7 +272,7 @@ def test_an_api_server_that_does_all_three_is_fine() -> None:
 @tables.rows
 def test_what_a_response_means(answers: dict[str, Any], *, called: bool | None, result: str, found: str) -> None:
     """An answer is `created` with limits, `denied` by one of our webhooks with a code, or `refused` by others."""
-    made: Mapping[str, Callable[[Any], Response]] = {
+    made: Mapping[str, Callable[[Any], Answer]] = {
         "created": lambda limits: created(**limits),
         "denied": lambda texts: refusal(DENIED.format(*texts)),
         "refused": refusal,
@@ -318,7 +319,7 @@ def test_api_servers_that_cannot_be_asked_from_here_are_a_warning_unless_none_ca
 
 @tables.rows
 def test_an_account_that_may_not_create_pods_has_asked_nobody(status: int, message: str, *, forbidden: bool) -> None:
-    assert refusal(message, status).is_forbidden is forbidden
+    assert installation.is_forbidden(refusal(message, status)) is forbidden
 
 
 # Policies, ledgers and pods that stand in a cluster, and what its version lacks

@@ -31,6 +31,7 @@ from webhook.core.policy import device_access, membership
 from webhook.core.quota import ledger
 from webhook.core.registration import configurations
 from webhook.core.registration import policies as registration
+from webhook.files import rule_files
 
 Result = Literal["ok", "warn", "fail"]
 Verdict = tuple[Result, str] | tuple[Result, str, str]
@@ -502,14 +503,13 @@ def ledgers(installation: Installation) -> Verdict:
         return _NOT_INSTALLED
     unseen, unanswered = [], []
     for objects in installation.tenants:
-        observed = {
-            raw["metadata"]["name"]: fields.at(raw, "status", "observedGeneration")
-            for raw in objects.of("TenantPolicy")
-        }
-        written = {
-            raw["metadata"]["name"]: fields.at(raw, "metadata", "generation") for raw in objects.of("TenantPolicy")
-        }
-        unseen.append({name for name, generation in written.items() if generation != observed[name]})
+        unseen.append(
+            {
+                str(policy["metadata"]["name"])
+                for policy in objects.of("TenantPolicy")
+                if policy["metadata"].get("generation") != fields.at(policy, "status", "observedGeneration")
+            }
+        )
         counts = objects.ledgers()[0].items()
         unanswered.append({name for name, counted in counts if counted.recounted < counted.recount})
     tenancy, _ = installation.tenants[-1].tenancy(installation.rulebook)
@@ -595,7 +595,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 async def examine(given: argparse.Namespace, api: Api) -> Sequence[Check]:
     """All checks; raises ApiError, RuleFilesError and NotExemptError."""
-    installation = await reading.begin(given, api)
+    rulebook = rule_files.load_cached(given.rules) if given.rules else await reading.mounted(api, given.namespace)
+    installation = Installation(
+        rulebook=rulebook,
+        source=str(given.rules or f"the ConfigMaps in {given.namespace}"),
+        namespace=given.namespace,
+        try_in=given.try_in,
+        endpoints=given.endpoint,
+        wanted=configurations.both(rulebook, given.namespace),
+    )
     checks: list[Check | None] = []
     for read, group in groupby(CHECKS, key=lambda declared: declared[1]):
         declared = [*group]

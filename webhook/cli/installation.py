@@ -1,6 +1,5 @@
 """What `gpu-webhook doctor` reads of an installation and tries there: it writes nothing, each create is a dry run."""
 
-import argparse
 import asyncio
 import base64
 import binascii
@@ -22,12 +21,11 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from webhook.cli import survey
 from webhook.cli.snapshot import NOT_OVER, TENANTS, Snapshot
-from webhook.cluster.client import Api, ApiError, ForbiddenError, MissingError, Object
+from webhook.cluster.client import Answer, Api, ApiError, ForbiddenError, MissingError, Object
 from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, RUNTIME_CLASSES
 from webhook.core import review
 from webhook.core.forms.labels import Expression
@@ -76,30 +74,12 @@ class Tried(NamedTuple):
     code: str = ""
 
 
-class Response(NamedTuple):
-    """What an API server answers to a pod that is tried: the pod if it would be created, else a Status."""
-
-    status: int
-    body: Mapping[str, Any]
-    warnings: Sequence[str] = ()
-
-    @property
-    def is_forbidden(self) -> bool:
-        """Whether the account may not create pods at all, so that no webhook was asked."""
-        return self.status == HTTPStatus.UNAUTHORIZED or 'cannot create resource "pods"' in self.message
-
-    @property
-    def message(self) -> str:
-        """The first line of a refusal."""
-        return str(self.body.get("message", "")).partition("\n")[0]
-
-
 class ApiServer(NamedTuple):
     """One API server, and its responses by the purpose of the pod."""
 
     address: str
     unreachable: str = ""  # why it cannot be asked from here
-    responses: Mapping[Purpose, Response] = MappingProxyType({})
+    responses: Mapping[Purpose, Answer] = MappingProxyType({})
     was_called: bool | None = None  # whether a replica was asked about the bystander; None where nobody can tell
 
 
@@ -115,7 +95,7 @@ class Installation:
     wanted: Sequence[Object] = ()  # our webhook configurations as the rules make them
     now: float = field(default_factory=time)
 
-    live: Mapping[str, Object | None] = field(default_factory=dict)  # those of the cluster by kind; None: missing
+    live: dict[str, Object | None] = field(default_factory=dict)  # those of the cluster by kind; None: missing
     server: str = ""  # the name that API servers expect of replicas
     replicas: Sequence[Replica] = ()
     untried: str = ""  # why no pod is tried; else the API servers have been asked
@@ -182,20 +162,7 @@ def requirements(selector: Object) -> Iterator[Expression]:
         yield Expression(key=line["key"], operator=line["operator"], values=tuple(sorted(line.get("values") or ())))
 
 
-async def begin(given: argparse.Namespace, api: Api) -> Installation:
-    """What the options say of an installation; raises ApiError, RuleFilesError, NotExemptError and UsageError."""
-    rulebook = rule_files.load_cached(given.rules) if given.rules else await _mounted(api, given.namespace)
-    return Installation(
-        rulebook=rulebook,
-        source=str(given.rules or f"the ConfigMaps in {given.namespace}"),
-        namespace=given.namespace,
-        try_in=given.try_in,
-        endpoints=given.endpoint,
-        wanted=configurations.both(rulebook, given.namespace),
-    )
-
-
-async def _mounted(api: Api, namespace: str) -> Rulebook:
+async def mounted(api: Api, namespace: str) -> Rulebook:
     """The rules in the ConfigMaps that the admission server mounts."""
     fix = "to examine it without its ConfigMaps, give the rules that should be in force: --rules DIR"
     try:
@@ -204,10 +171,9 @@ async def _mounted(api: Api, namespace: str) -> Rulebook:
         sources = chain(*(volume["projected"]["sources"] for volume in volumes if volume["name"] == "rules"))
         names = [source["configMap"]["name"] for source in sources]
         return _loaded([await api.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}") for name in names])
-    except MissingError as error:
-        raise ApiError(f"{error}; is it installed in this cluster? Elsewhere: --namespace NAME; {fix}") from None
-    except ForbiddenError as error:
-        raise ApiError(f"{error}; {fix}") from None
+    except (MissingError, ForbiddenError) as error:
+        elsewhere = "; is it installed in this cluster? Elsewhere: --namespace NAME"
+        raise ApiError(f"{error}{elsewhere if isinstance(error, MissingError) else ''}; {fix}") from None
 
 
 def _loaded(mounted: Iterable[Object]) -> Rulebook:
@@ -224,9 +190,8 @@ _REGISTERED: Final = "/apis/admissionregistration.k8s.io/v1"
 
 async def read_configurations(installation: Installation, api: Api) -> None:
     """Our webhook configurations."""
-    kinds = [configuration["kind"] for configuration in installation.wanted]
-    paths = {kind: f"{_REGISTERED}/{kind.lower()}s/{configurations.NAME}" for kind in kinds}
-    installation.live = {kind: await api.find(path) for kind, path in paths.items()}
+    for kind in (configuration["kind"] for configuration in installation.wanted):
+        installation.live[kind] = await api.find(f"{_REGISTERED}/{kind.lower()}s/{configurations.NAME}")
 
 
 async def read_webhooks(installation: Installation, api: Api) -> None:
@@ -318,23 +283,22 @@ async def read_admission(installation: Installation, api: Api) -> None:
     installation.api_servers = servers
 
 
+def is_forbidden(answer: Answer) -> bool:
+    """Whether the account may not create pods at all, so that no webhook was asked."""
+    return answer.status == HTTPStatus.UNAUTHORIZED or 'cannot create resource "pods"' in answer.message
+
+
 async def _tried(installation: Installation, name: str, api: Api) -> ApiServer:
     """One API server's responses to the pods of `trials`."""
 
-    async def respond(labels: Mapping[str, str]) -> Response:
+    async def respond(labels: Mapping[str, str]) -> Answer:
         path, began = f"/api/v1/namespaces/{installation.try_in}/pods?dryRun=All", time()
         answer = await api.answer("POST", path, trial_pod(labels))
         if answer.at is not None:
             installation.clocks[name] = answer.at - (began + time()) / 2
-        body = None
-        with contextlib.suppress(orjson.JSONDecodeError):
-            body = orjson.loads(answer.body)
-        if not isinstance(body, dict):
-            body = {"message": answer.body[:200].decode(errors="replace")}
-        response = Response(status=answer.status, body=body, warnings=answer.warnings)
-        if response.is_forbidden:
-            raise ApiError(response.message)
-        return response
+        if is_forbidden(answer):
+            raise ApiError(answer.message)
+        return answer
 
     tried = trials(installation.rulebook)
     try:

@@ -93,11 +93,6 @@ _ERRORS: Final[Mapping[int, type[ApiError]]] = {
 }
 
 
-def _reason(error: Exception) -> str:
-    """Why a request failed; asyncio's own TimeoutError says nothing."""
-    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
-
-
 def _refused(what: str, status: int, body: bytes) -> ApiError:
     try:
         answer = orjson.loads(body)
@@ -108,12 +103,20 @@ def _refused(what: str, status: int, body: bytes) -> ApiError:
 
 
 class Answer(NamedTuple):
-    """Whatever an API server answers; `at` is its clock, in seconds since 1970, None if it does not say."""
+    """Whatever an API server answers: an object, else a Status or what looks like one.
+
+    `at` is its clock, in seconds since 1970, None if it does not say.
+    """
 
     status: int
-    body: bytes
-    warnings: tuple[str, ...]
-    at: float | None
+    body: Object
+    warnings: Sequence[str] = ()
+    at: float | None = None
+
+    @property
+    def message(self) -> str:
+        """The first line of a refusal."""
+        return str(self.body.get("message", "")).partition("\n")[0]
 
 
 class Api:
@@ -151,15 +154,18 @@ class Api:
     async def answer(self, method: str, path: str, body: Object | None = None) -> Answer:
         """Whatever is answered, a refusal too; raises ApiError where nothing is."""
         limits = ClientTimeout(ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
+        async with self._open(f"{method} {path.partition('?')[0]} failed", method, path, body, limits) as response:
+            content = await response.read()
         try:
-            async with self._open(method, path, body, limits) as response:
-                content = await response.read()
-        except (ClientError, OSError, TimeoutError, ValueError) as error:
-            raise ApiError(f"{method} {path.partition('?')[0]} failed: {_reason(error)}") from None
+            body = orjson.loads(content)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            body = {"message": content[:200].decode(errors="replace")}
         quoted = re.findall(r'299 \S+ "((?:[^"\\]|\\.)*)"', ", ".join(response.headers.getall("Warning", [])))
         date = response.headers.get("Date")
         at = parsedate_to_datetime(date).timestamp() if date else None
-        return Answer(response.status, content, tuple(re.sub(r"\\(.)", r"\1", text) for text in quoted), at)
+        return Answer(response.status, body, [re.sub(r"\\(.)", r"\1", text) for text in quoted], at)
 
     def of(self, host: str, port: int) -> Api:
         """One API server of the cluster, by its address."""
@@ -195,17 +201,15 @@ class Api:
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         query["timeoutSeconds"] = str(max(1, round(seconds)))
         limits = ClientTimeout(seconds + GET_SECONDS, sock_connect=CONNECT_SECONDS)
-        try:
-            async with self._open("GET", f"{path}?{urlencode(query)}", None, limits) as answer:
-                if answer.status != HTTPStatus.OK:
-                    raise _refused(path, answer.status, await answer.read())
-                async for line in answer.content:
-                    event = orjson.loads(line)
-                    if event["type"] == "ERROR":
-                        raise _refused(f"watching {path}", event["object"].get("code", 0), line)
-                    yield event["type"], event["object"]
-        except (ClientError, OSError, TimeoutError, ValueError) as error:
-            raise ApiError(f"watching {path} was cut off: {_reason(error)}") from None
+        what = f"watching {path} was cut off"
+        async with self._open(what, "GET", f"{path}?{urlencode(query)}", None, limits) as answer:
+            if answer.status != HTTPStatus.OK:
+                raise _refused(path, answer.status, await answer.read())
+            async for line in answer.content:
+                event = orjson.loads(line)
+                if event["type"] == "ERROR":
+                    raise _refused(f"watching {path}", event["object"].get("code", 0), line)
+                yield event["type"], event["object"]
 
     async def close(self) -> None:
         """End all connections."""
@@ -215,25 +219,27 @@ class Api:
         self, method: str, path: str, body: Object | None = None, limits: ClientTimeout | None = None
     ) -> Object:
         what = path.partition("?")[0] if method == "GET" else f"{method} {path}"
-        try:
-            async with self._open(method, path, body, limits or ClientTimeout(GET_SECONDS)) as answer:
-                content = await answer.read()
+        why = f"{what} {'cannot be read' if method == 'GET' else 'failed'}"
+        async with self._open(why, method, path, body, limits or ClientTimeout(GET_SECONDS)) as answer:
+            content = await answer.read()
             if answer.status >= HTTPStatus.BAD_REQUEST:
                 raise _refused(what, answer.status, content)
             return decoded(content)
-        except (ClientError, OSError, TimeoutError, ValueError) as error:
-            raise ApiError(f"{what} {'cannot be read' if method == 'GET' else 'failed'}: {_reason(error)}") from None
 
     @asynccontextmanager
     async def _open(
-        self, method: str, path: str, body: Object | None, limits: ClientTimeout
+        self, failed: str, method: str, path: str, body: Object | None, limits: ClientTimeout
     ) -> AsyncIterator[ClientResponse]:
-        """The response to a request, its body not yet read."""
+        """The response to a request, its body not yet read; raises ApiError, whose message begins with `failed`."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        sent = await self._client.call_api(method, self._url + path, headers, body, _request_timeout=limits)
-        async with sent.response as answer:
-            yield answer
+        try:
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+            sent = await self._client.call_api(method, self._url + path, headers, body, _request_timeout=limits)
+            async with sent.response as answer:
+                yield answer
+        except (ClientError, OSError, TimeoutError, ValueError) as error:
+            why = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
+            raise ApiError(f"{failed}: {why}") from None
 
 
 async def connect() -> Api:
@@ -305,9 +311,6 @@ async def _connected(work: Callable[[Api], Awaitable[T]]) -> T:
         return await work(api)
     finally:
         await api.close()
-
-
-# Following a collection.
 
 
 class Handler(Generic[T]):
