@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from tests import tables
 from tests.cli.program import RULES, pod
 from webhook.console import create_app
-from webhook.console.pasted import MAX_BYTES
+from webhook.console.app import MAX_BYTES
 
 
 @tables.rows

@@ -13,8 +13,7 @@ from tests import tables
 from tests.cli.objects import exemption, namespace, policy, usage
 from tests.cli.program import pod
 from webhook.console import create_app
-from webhook.console.app import SHOWN
-from webhook.console.pasted import TRIES
+from webhook.console.app import SHOWN, TRIES
 from webhook.playground import imagined
 
 

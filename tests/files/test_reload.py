@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import builders
-from webhook.console import sources
+from webhook.console import app
 from webhook.files import rule_files
 
 
@@ -75,7 +75,7 @@ def test_files_that_change_while_they_are_read_are_read_again(folder: Path) -> N
 
 
 def test_a_page_of_rules_that_could_not_be_read_is_right_when_it_is_loaded_again(folder: Path) -> None:
-    rules = sources.LoadedRules(folder)
+    rules = app.LoadedRules(folder)
     with short_of_descriptors():
         assert [problem.message for problem in rules.now().problems] == ["cannot be read: Too many open files"]
 

@@ -1,6 +1,6 @@
 """The global view: what exists, what is asked and what is free, by card, back end, node and application.
 
-`Overview.contract` is the form of `gpu-webhook inventory -o json`, which scripts rely on:
+The form of `gpu-webhook inventory -o json`, which scripts rely on:
 
     cluster                     its name
     nodes, nodesWithoutDevices  how many
@@ -21,14 +21,15 @@ whose memory nobody knows, and which is not counted.
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import add
 from typing import Any, Final, NamedTuple
 
 from webhook.cli import explanation, options, snapshot
-from webhook.cli.table import memory, short, table
+from webhook.cli.snapshot import Object
+from webhook.cli.table import contract, memory, number, short, table
 from webhook.core import inventory as offered
 from webhook.core import pod_templates
 from webhook.core.backends.cards import Recognised
@@ -37,15 +38,12 @@ from webhook.core.backends.translate import CannotExpressError, find_card
 from webhook.core.interpret.interpret import ContainerRequest, asks_nothing, interpret
 from webhook.core.kube import fields, pod
 from webhook.core.kube.pod import Container, Pod
-from webhook.core.kube.quantity import Fraction
 from webhook.core.plan import allocation
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
-from webhook.files import documents, rule_files
-
-# `gpu-webhook inventory`
+from webhook.files import rule_files
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -57,19 +55,18 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the view; NOT_FINE where an object may make pods of which nobody knows how."""
     rulebook = rule_files.load_cached(arguments.rules)
-    objects = snapshot.read_files(snapshot.INVENTORY, arguments.file)
-    try:
-        objects = objects if arguments.file else snapshot.read_cluster(snapshot.INVENTORY)
-    except documents.UnreadableError as error:
-        raise options.UsageError(f"{error}; or give files, from: kubectl get nodes,pods -A -o json") from None
+    kinds, instead = snapshot.INVENTORY, "kubectl get nodes,pods -A -o json"
+    files = arguments.file
+    objects = snapshot.read_files(kinds, files) if files else snapshot.read_cluster(kinds, instead)
     view = overview(objects, rulebook)
-    options.print_json(view.contract()) if arguments.output == "json" else print("\n".join(lines(view)))
-    return options.NOT_FINE if view.unknown else options.FINE
+    options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
+    return options.NOT_FINE if view["unknown"] else options.FINE
 
 
 # What the pods of a cluster ask for, in one neutral unit, whatever system serves them.
 
-Object = Mapping[str, Any]
+Record = dict[str, Any]
+"""What the tables, the page and scripts are told, in the words above, with measures."""
 
 HASH: Final = re.compile(r"-[a-z0-9]{5,10}$")
 
@@ -100,28 +97,16 @@ class Use:
     pods: int = 1
 
 
-class Unread(NamedTuple):
-    """A pod whose resources nobody here can read, and which is not counted."""
-
-    namespace: str
-    pod: str
-    message: str
-
-
-class Unknown(NamedTuple):
-    """An object of which nobody can say what pods it makes."""
-
-    namespace: str
-    object: str
-    message: str
-
-
 class Demand(NamedTuple):
-    """What all pods that have not ended ask for, and the objects that may make more of them."""
+    """What all pods that have not ended ask for.
+
+    `unread` are pods whose resources nobody here can read, and which are not counted; `unknown` are objects of which
+    nobody can say what pods they make.
+    """
 
     uses: list[Use]
-    unread: list[Unread]
-    unknown: list[Unknown]
+    unread: list[Record]
+    unknown: list[Record]
 
 
 def demand(
@@ -141,23 +126,25 @@ def demand(
             workload_pod = pod.read(raw)
             if pod.live(raw) and not asks_nothing(workload_pod, counting):
                 result.uses.extend(_uses(workload_pod, namespace, name, inventory, counting))
-        except Refusal as refusal:
-            reason = "; ".join(violation.message for violation in refusal.violations)
-            result.unread.append(Unread(namespace, name, reason))
+        except Refusal as error:
+            reason = "; ".join(violation.message for violation in error.violations)
+            result.unread.append({"namespace": namespace, "pod": name, "message": reason})
         except CannotExpressError as error:
-            result.unread.append(Unread(namespace, name, error.message))
+            result.unread.append({"namespace": namespace, "pod": name, "message": error.message})
 
     for raw in makers:
         for template in pod_templates.pods(raw, rulebook.workloads):
             namespace, title = template.namespace, template.title
             if template.wrong is not None:
-                result.unknown.append(Unknown(namespace, title, template.wrong.message))
+                wrong = template.wrong.message
+                result.unknown.append({"namespace": namespace, "object": title, "message": wrong})
                 continue
             if fields.at(raw, "metadata", "uid"):
                 continue
             explained = explanation.explain_pod(title, template.pod, namespace, rulebook)
             if not explained.decision.allowed:
-                result.unread.append(Unread(namespace, title, explained.decision.violations[0].message))
+                refusal = explained.decision.violations[0].message
+                result.unread.append({"namespace": namespace, "pod": title, "message": refusal})
                 continue
             metadata = {**fields.mapping(explained.after, "metadata"), "namespace": namespace, "name": title}
             of_each = demand([{**explained.after, "metadata": metadata}], inventory, rulebook)
@@ -237,218 +224,156 @@ def _uses(
         )
 
 
-# The global view: what exists, what is asked and what is free, by card, back end, node and application.
-
 NOTHING: Final = Measure()
-MEASURED: Final = ("exists", "asked", "free")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """Of one card model, back end, node or application what there is.
-
-    `of` says of which in the words of the contract above, `measures` are those that it has there. `counted`:
-    something tells how many devices there are.
-    """
-
-    of: Mapping[str, Any]
-    measures: Sequence[str] = MEASURED
-    exists: Measure = NOTHING
-    asked: Measure
-    free: Measure = NOTHING
-    waiting: Measure = NOTHING
-    counted: bool = True
-
-    def contract(self) -> dict[str, Any]:
-        """The row for scripts. Fractions are decimal to six places, less than any device is sold in."""
-
-        def number(exact: Fraction) -> int | float:
-            return exact.numerator if exact.denominator == 1 else round(float(exact), 6)
-
-        written = dict(self.of)
-        for name in self.measures:
-            measure: Measure = getattr(self, name)
-            written[name] = {
-                "devices": number(measure.devices),
-                "memoryBytes": measure.memory,
-                "computePercent": number(measure.compute),
-                "unsizedDevices": number(measure.unsized),
-            }
-        return written
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """All of it, as rows. `others` is the number of nodes without devices."""
-
-    cluster: str
-    nodes: int
-    others: int
-    total: Row
-    cards: Sequence[Row]
-    backends: Sequence[Row]
-    per_node: Sequence[Row]
-    applications: Sequence[Row]
-    unclaimed: Mapping[str, Mapping[str, int]]
-    unread: Sequence[Unread]
-    unknown: Sequence[Unknown]
-
-    def contract(self) -> dict[str, Any]:
-        """The form of `inventory -o json`, see above."""
-        return {
-            "cluster": self.cluster,
-            "nodes": self.nodes,
-            "nodesWithoutDevices": self.others,
-            "total": self.total.contract(),
-            "cards": [row.contract() for row in self.cards],
-            "backends": [row.contract() for row in self.backends],
-            "perNode": [row.contract() for row in self.per_node],
-            "applications": [row.contract() for row in self.applications],
-            "unclaimed": [{"node": node, "resources": dict(what)} for node, what in self.unclaimed.items()],
-            "notUnderstood": [unread._asdict() for unread in self.unread],
-            "unknown": [unknown._asdict() for unknown in self.unknown],
-        }
-
-
-def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Overview:
+def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Record:
     """Bring together what nodes offer and what pods ask, those of manifests too; the largest request comes first."""
     inventory = offered.read(objects.of("Node"), rulebook)
     uses, unread, unknown = demand(objects.of("Pod"), inventory, rulebook, objects.of(""))
     bound = [use for use in uses if use.node is not None]
-    waiting = total(use.asked for use in uses if use.node is None)
     nodes = [inventory.nodes[name] for name in sorted(inventory.nodes)]
 
     asked_there: dict[tuple[str | None, str], Measure] = {}
     for use in bound:
         asked_there[use.node, use.holder] = asked_there.get((use.node, use.holder), NOTHING) + use.asked
-    per_node = []
+    per_node: list[Record] = []
     for node in nodes:
         for offer in node.offers.values():
             asked_here = asked_there.get((node.name, offer.backend), NOTHING)
-            of = {"node": node.name, "ready": node.ready, "schedulable": node.schedulable, "backend": offer.backend}
-            of |= {"model": _model(offer.card), "profile": offer.profile, "resources": dict(offer.resources)}
-            free = offer.exists.less(asked_here) if node.ready and node.schedulable else NOTHING
-            counted = offer.devices is not None
-            per_node.append(Row(of=of, exists=offer.exists, asked=asked_here, free=free, counted=counted))
+            per_node.append(
+                {
+                    "node": node.name,
+                    "ready": node.ready,
+                    "schedulable": node.schedulable,
+                    "backend": offer.backend,
+                    "model": _model(offer.card),
+                    "profile": offer.profile,
+                    "resources": dict(offer.resources),
+                    "exists": offer.exists,
+                    "asked": asked_here,
+                    "free": offer.exists.less(asked_here) if node.ready and node.schedulable else NOTHING,
+                    "known": offer.devices is not None,  # something tells how many devices there are
+                }
+            )
 
-    def summed(of: Mapping[str, Any], rows: Sequence[Row], uses: Iterable[Use]) -> Row:
-        return Row(
-            of={**of, "nodes": len({row.of["node"] for row in rows})},
-            exists=total(row.exists for row in rows),
-            asked=total(use.asked for use in uses),
-            free=total(row.free for row in rows),
-        )
+    def summed(rows: Sequence[Record], uses: Iterable[Use]) -> Record:
+        exists, free = (total(row[measure] for row in rows) for measure in ("exists", "free"))
+        return {"exists": exists, "asked": total(use.asked for use in uses), "free": free}
+
+    def grouped(key: str, name: str | None, rows: Sequence[Record], uses: Iterable[Use]) -> Record:
+        return {key: name, "nodes": len({row["node"] for row in rows}), **summed(rows, uses)}
 
     cards, backends, applications = [], [], []
-    models = {row.of["model"] for row in per_node} | {_model(use.card) for use in bound}
-    for name in sorted(models, key=lambda name: (name is None, name)):
-        own = [row for row in per_node if row.of["model"] == name]
-        cards.append(summed({"model": name}, own, [use for use in bound if _model(use.card) == name]))
-    holders = {row.of["backend"] for row in per_node} | {use.holder for use in bound}
-    for backend in rulebook.enabled:
-        if backend.name in holders:
-            own = [row for row in per_node if row.of["backend"] == backend.name]
-            backends.append(summed({"name": backend.name}, own, [use for use in bound if use.holder == backend.name]))
+    models = {row["model"] for row in per_node} | {_model(use.card) for use in bound}
+    for model in sorted(models, key=lambda name: (name is None, name)):
+        own = [row for row in per_node if row["model"] == model]
+        cards.append(grouped("model", model, own, [use for use in bound if _model(use.card) == model]))
+    holders = {row["backend"] for row in per_node} | {use.holder for use in bound}
+    for name in (backend.name for backend in rulebook.enabled if backend.name in holders):
+        own = [row for row in per_node if row["backend"] == name]
+        backends.append(grouped("name", name, own, [use for use in bound if use.holder == name]))
     by_application: dict[Application, list[Use]] = {}
     for use in uses:
         by_application.setdefault(use.application, []).append(use)
     for application, of_it in sorted(by_application.items()):
-        of = {**application._asdict(), "backends": sorted({use.backend for use in of_it})}
-        of["pods"] = sum({use.pod: use.pods for use in of_it}.values())
-        on_nodes = total(use.asked for use in of_it if use.node is not None)
-        waits = total(use.asked for use in of_it if use.node is None)
-        applications.append(Row(of=of, measures=("asked", "waiting"), asked=on_nodes, waiting=waits))
-    return Overview(
-        cluster=rulebook.cluster.name,
-        nodes=len(nodes),
-        others=inventory.others,
-        total=replace(summed({}, per_node, bound), of={}, waiting=waiting, measures=(*MEASURED, "waiting")),
-        cards=cards,
-        backends=backends,
-        per_node=per_node,
-        applications=sorted(applications, key=lambda row: -(row.asked + row.waiting).devices),
-        unclaimed={node.name: node.unclaimed for node in nodes if node.unclaimed},
-        unread=unread,
-        unknown=unknown,
-    )
+        applications.append(
+            {
+                **application._asdict(),
+                "backends": sorted({use.backend for use in of_it}),
+                "pods": sum({use.pod: use.pods for use in of_it}.values()),
+                "asked": total(use.asked for use in of_it if use.node is not None),
+                "waiting": total(use.asked for use in of_it if use.node is None),
+            }
+        )
+    waiting = total(use.asked for use in uses if use.node is None)
+    return {
+        "cluster": rulebook.cluster.name,
+        "nodes": len(nodes),
+        "nodesWithoutDevices": inventory.others,
+        "total": {**summed(per_node, bound), "waiting": waiting},
+        "cards": cards,
+        "backends": backends,
+        "perNode": per_node,
+        "applications": sorted(applications, key=lambda row: -(row["asked"] + row["waiting"]).devices),
+        "unclaimed": [{"node": node.name, "resources": dict(node.unclaimed)} for node in nodes if node.unclaimed],
+        "notUnderstood": unread,
+        "unknown": unknown,
+    }
 
 
 def _model(card: Card | None) -> str | None:
     return None if card is None else card.model
 
 
-# What nodes have and what pods ask, as tables for a terminal.
-
 MEASURES: Final = ("DEVICES", "FREE", "MEMORY", "FREE", "COMPUTE", "FREE")
 
 
-def lines(view: Overview) -> Iterator[str]:
+def lines(view: Record) -> Iterator[str]:
     """The view as aligned tables, between a summary and what could not be counted."""
-    of_all, waiting = view.total, view.total.waiting.devices
-    nodes = f"{view.nodes} node{'' if view.nodes == 1 else 's'}"
-    yield f"cluster {view.cluster}: {nodes} with devices, {view.others} without"
+    of_all, waiting = view["total"], view["total"]["waiting"].devices
+    with_devices = number(view["nodes"], "node")
+    yield f"cluster {view['cluster']}: {with_devices} with devices, {view['nodesWithoutDevices']} without"
     more = f"; pods that wait for a node ask {short(waiting)} more" if waiting else ""
     yield (
-        f"pods on nodes ask {short(of_all.asked.devices)} of {short(of_all.exists.devices)} devices, "
-        f"{short(of_all.free.devices)} are free{more}"
+        f"pods on nodes ask {short(of_all['asked'].devices)} of {short(of_all['exists'].devices)} devices, "
+        f"{short(of_all['free'].devices)} are free{more}"
     )
 
-    def measures(row: Row) -> tuple[str, ...]:
+    def measures(row: Record) -> tuple[str, ...]:
         """Of each dimension what is asked, of what exists, and what is free."""
-        exists, free = row.exists, row.free
+        asked, exists, free, known = row["asked"], row["exists"], row["free"], row.get("known", True)
         return (
-            f"{short(row.asked.devices)} of {short(exists.devices) if row.counted else '?'}",
-            short(free.devices) if row.counted else "?",
-            f"{memory(row.asked)} of {memory(exists)}",
+            f"{short(asked.devices)} of {short(exists.devices) if known else '?'}",
+            short(free.devices) if known else "?",
+            f"{memory(asked)} of {memory(exists)}",
             memory(free),
-            f"{short(row.asked.compute)} of {f'{short(exists.compute)}%' if row.counted else '?'}",
-            f"{short(free.compute)}%" if row.counted else "?",
+            f"{short(asked.compute)} of {f'{short(exists.compute)}%' if known else '?'}",
+            f"{short(free.compute)}%" if known else "?",
         )
 
-    for heading, rows, key in (("CARD", view.cards, "model"), ("BACK END", view.backends, "name")):
-        cells = [(row.of[key] or "unknown", str(row.of["nodes"]), *measures(row)) for row in rows]
+    for heading, rows, key in (("CARD", view["cards"], "model"), ("BACK END", view["backends"], "name")):
+        cells = [(row[key] or "unknown", str(row["nodes"]), *measures(row)) for row in rows]
         yield from table((heading, "NODES", *MEASURES), cells, texts=1)
-    cells = [
-        (row.of["node"], state(row.of), row.of["backend"], card(row.of), *measures(row)) for row in view.per_node
-    ]
+    cells = [(row["node"], state(row), row["backend"], card(row), *measures(row)) for row in view["perNode"]]
     yield from table(("NODE", "STATE", "BACK END", "CARD", *MEASURES), cells, texts=4)
     headings = ("APPLICATION", "NAMESPACE", "KIND", "BACK END", "PODS", "DEVICES", "MEMORY", "COMPUTE", "WAITING")
     cells = [
         (
-            *(row.of[key] for key in ("name", "namespace", "kind")),
-            ", ".join(row.of["backends"]),
-            str(row.of["pods"]),
-            short(row.asked.devices),
-            memory(row.asked),
-            f"{short(row.asked.compute)}%",
-            short(row.waiting.devices) if row.waiting.devices else "-",
+            *(row[key] for key in ("name", "namespace", "kind")),
+            ", ".join(row["backends"]),
+            str(row["pods"]),
+            short(row["asked"].devices),
+            memory(row["asked"]),
+            f"{short(row['asked'].compute)}%",
+            short(row["waiting"].devices) if row["waiting"].devices else "-",
         )
-        for row in view.applications
+        for row in view["applications"]
     ]
     yield from table(headings, cells, texts=4)
-    if view.unclaimed:
+    if view["unclaimed"]:
         yield "\nNOBODY'S: resources that no enabled back end says this node is for"
-        for node, resources in view.unclaimed.items():
-            yield f"  {node}: " + ", ".join(f"{name}: {value}" for name, value in resources.items())
-    if view.unread:
+    for row in view["unclaimed"]:
+        yield f"  {row['node']}: " + ", ".join(f"{name}: {value}" for name, value in row["resources"].items())
+    if view["notUnderstood"]:
         yield "\nNOT COUNTED: pods whose resources mean nothing here"
-        yield from (f"  {unread.namespace}/{unread.pod}: {unread.message}" for unread in view.unread)
-    if view.unknown:
+    yield from ("  {namespace}/{pod}: {message}".format(**row) for row in view["notUnderstood"])
+    if view["unknown"]:
         yield "\nUNKNOWN: objects that may make pods, which are not counted"
-        yield from (f"  {unknown.namespace}/{unknown.object}: {unknown.message}" for unknown in view.unknown)
-    if of_all.exists.unsized or of_all.asked.unsized:
+    yield from ("  {namespace}/{object}: {message}".format(**row) for row in view["unknown"])
+    if of_all["exists"].unsized or of_all["asked"].unsized:
         yield "\n* or ?: and devices whose memory nobody knows; a label of their nodes, or device: in the Cluster"
         yield "  document, would say which cards they are"
 
 
-def card(of: Mapping[str, Any]) -> str:
+def card(row: Record) -> str:
     """The model that a row of a node is of, and the partition it is cut into."""
-    model = of["model"] or "unknown"
-    return f"{model} in {of['profile']}" if of["profile"] else model
+    model = row["model"] or "unknown"
+    return f"{model} in {row['profile']}" if row["profile"] else model
 
 
-def state(of: Mapping[str, Any]) -> str:
+def state(row: Record) -> str:
     """Whether the node of a row takes pods, in a word or two."""
-    if not of["ready"]:
+    if not row["ready"]:
         return "not ready"
-    return "ready" if of["schedulable"] else "cordoned"
+    return "ready" if row["schedulable"] else "cordoned"

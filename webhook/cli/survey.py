@@ -16,6 +16,7 @@ from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
 
 from webhook.cli import options, snapshot
+from webhook.cli.snapshot import Object
 from webhook.cli.table import number, several
 from webhook.core.backends import cards
 from webhook.core.forms.document import API_VERSION
@@ -27,9 +28,7 @@ from webhook.core.rules import cluster
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.modes import Constant, Output
 from webhook.core.rules.rulebook import Rulebook, of_cluster
-from webhook.files import documents, rule_files
-
-Object = Mapping[str, Any]
+from webhook.files import rule_files
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -46,12 +45,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the document; NOT_FINE where no back end was seen."""
     rulebook = rule_files.load_systems(arguments.rules)
-    try:
-        kinds = snapshot.surveyed(rulebook)
-        objects = snapshot.read_files(kinds, snapshot.files(arguments.file))
-        objects = objects if arguments.file else snapshot.read_cluster(kinds, snapshot.KUBECTL, needed=("Node",))
-    except documents.UnreadableError as error:
-        raise options.UsageError(str(error)) from None
+    kinds = snapshot.surveyed(rulebook)
+    objects = snapshot.read_files(kinds, snapshot.files(arguments.file))
+    objects = objects if arguments.file else snapshot.read_cluster(kinds, snapshot.KUBECTL, needed=("Node",))
     document, enabled = survey(objects, rulebook)
     print(document, end="")
     return options.FINE if enabled else options.NOT_FINE
@@ -423,8 +419,6 @@ def parameters_of(
         lines += [Line(f"      {name}: {value}", why) for name, (value, why) in values.items()]
     return lines, undecided
 
-
-# What a cluster has, as the `Cluster` document in YAML that fits it, with a comment on each line
 
 WIDTH: Final = 118
 

@@ -1,13 +1,18 @@
-"""A table for a terminal, and the numbers in it, each kind in one unit so that columns compare."""
+"""A record as a table for a terminal, with numbers in one unit so that columns compare, and for scripts."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from webhook.core.backends.charge import Measure
 from webhook.core.kube.quantity import GIB, Fraction, shown
+from webhook.core.quota import tally
 
 NAMED: Final = 3
 """How many of several are named."""
+
+SHOWN: Final = frozenset({"selection", "ends", "known"})
+"""Keys of records that only people are told: the namespaces that a policy selects, when an exemption ends or how long
+ago, and whether anything tells how many devices there are."""
 
 
 def several(names: Sequence[str], between: str = "; ") -> str:
@@ -51,3 +56,17 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], texts: int) ->
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         )
         yield "  ".join(cells).rstrip()
+
+
+def contract(told: Any) -> Any:
+    """A record for scripts: with numbers instead of exact amounts, and without what is only SHOWN."""
+    if isinstance(told, Measure):
+        # Decimals to six places, less than any device is sold in.
+        sums = {"devices": told.devices, "computePercent": told.compute, "unsizedDevices": told.unsized}
+        plain = {key: round(tally.plain(amount), 6) for key, amount in sums.items()}
+        return {"devices": plain.pop("devices"), "memoryBytes": told.memory, **plain}
+    if isinstance(told, Fraction):
+        return tally.plain(told)
+    if isinstance(told, dict):
+        return {key: contract(inner) for key, inner in told.items() if key not in SHOWN}
+    return [contract(inner) for inner in told] if isinstance(told, list) else told

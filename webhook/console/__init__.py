@@ -17,7 +17,6 @@ The page is for loopback: there is no log-in. So it answers only to the names of
 itself, runs no script but its own, and bounds what can be pasted.
 """
 
-from webhook.console.app import create_app, serve
-from webhook.console.sources import Source, Standings
+from webhook.console.app import Source, Standings, create_app, serve
 
 __all__ = ["Source", "Standings", "create_app", "serve"]

@@ -6,17 +6,21 @@ silent peer, and says itself that it is for development. gunicorn is here anyway
 
 import json
 import os
+import re
 import socket
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import EADDRINUSE
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import Any, Final
+from time import monotonic, time
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+import yaml
 from flask import Flask, Response, abort, render_template, request
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
@@ -25,16 +29,17 @@ from markupsafe import Markup, escape
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from webhook.cli import tenants
-from webhook.cli.explain import Answer, view
-from webhook.cli.explanation import contract
-from webhook.cli.inventory import Overview, card, state
-from webhook.cli.snapshot import Problem
+from webhook.cli import check, explanation, inventory, snapshot, table, tenants
+from webhook.cli.explain import Answer, answer_question, view
+from webhook.cli.explanation import Setting
+from webhook.cli.snapshot import Problem, Snapshot
 from webhook.cli.table import gib, memory, short
-from webhook.console import pasted
-from webhook.console.pasted import Pasted, UnreadableError
-from webhook.console.sources import Loaded, LoadedRules, Seen, Source, Standings, T
+from webhook.core.forms import document
+from webhook.core.kube import quantity
+from webhook.core.request import PREFIX
 from webhook.core.rules.rulebook import Rulebook
+from webhook.files import documents, rule_files, surroundings
+from webhook.files.documents import UnreadableError
 
 # What keeps a page without a log-in for the person at the machine: who may ask, and what an answer may do.
 
@@ -79,7 +84,226 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
     return None
 
 
-# The routes.
+# What the pages show: inventory and tenants, of files or of the cluster itself, and the rules as they are now. Each
+# is safe to use from several threads, which wait while one of them reads.
+
+FRESH_SECONDS: Final = 10.0
+"""How long what the cluster said is shown again: a page that is reloaded must not be a load on the API server."""
+
+
+class Seen(NamedTuple):
+    """A view and where it is from, or why there is none.
+
+    `counted`: what pods ask, or tenants use, is known; else only what exists, or what tenants may use.
+    """
+
+    view: dict[str, Any] | None
+    origin: str
+    counted: bool
+    problem: str = ""
+
+
+class _Latest:
+    """What was read last; read again when its file has changed, or after FRESH_SECONDS if it has none."""
+
+    def __init__(self, file: Path | None, origin: str, read: Callable[[], Snapshot], *, counted: bool) -> None:
+        self._file, self._read, self._origin, self._counted = file, read, origin, counted
+        self._lock = threading.Lock()
+        self._kept: tuple[Snapshot, object, float] | None = None
+
+    def now(self, rulebook: Rulebook) -> Seen:
+        """What is known at this moment, as the rules see it."""
+        try:
+            with self._lock:
+                return Seen(self._view(self._latest(), rulebook), self._origin, self._counted)
+        except UnreadableError as error:
+            return Seen(None, self._origin, self._counted, str(error))
+
+    def _latest(self) -> Snapshot:
+        stamp = rule_files.file_stamp(self._file) if self._file else None
+        if self._kept is not None:
+            latest, kept, at = self._kept
+            if stamp == kept and (self._file or monotonic() - at < FRESH_SECONDS):
+                return latest
+        latest = self._read()
+        self._kept = latest, stamp, monotonic()
+        return latest
+
+    def _view(self, objects: Snapshot, rulebook: Rulebook) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+class Source(_Latest):
+    """Nodes and pods as they are now: of a file, of the cluster (`live`), or only nodes, of the watcher's file."""
+
+    def __init__(self, file: Path | None = None, around: Path | None = None, *, live: bool = False) -> None:
+        self.around = around
+
+        def read() -> Snapshot:
+            if live:
+                return snapshot.read_cluster(snapshot.INVENTORY)
+            if file is not None:
+                return _parsed(Snapshot(snapshot.INVENTORY), file)
+            if around is not None:
+                return Snapshot(snapshot.INVENTORY, {"Node": [*surroundings.read(around).get("nodes", ())]})
+            text = "nobody said where nodes and pods are: start the console with --inventory FILE or --cluster"
+            raise UnreadableError(text)
+
+        origin = "the cluster" if live else str(file or around or "")
+        super().__init__(None if live else file or around, origin, read, counted=live or file is not None)
+        self._viewed: tuple[Snapshot, Rulebook, dict[str, Any]] | None = None
+
+    def _view(self, objects: Snapshot, rulebook: Rulebook) -> dict[str, Any]:
+        """The view of objects, kept while both stay: for thousands of pods it takes a second."""
+        if self._viewed is None or self._viewed[0] is not objects or self._viewed[1] is not rulebook:
+            self._viewed = objects, rulebook, inventory.overview(objects, rulebook)
+        return self._viewed[2]
+
+
+class Standings(_Latest):
+    """Tenants as they are now: of a file, of the cluster (`live`), or of the rule files alone."""
+
+    def __init__(self, file: Path | None = None, *, live: bool = False) -> None:
+        read = snapshot.read_tenants if live else lambda: _parsed(Snapshot(snapshot.TENANTS), file)
+        origin = "the cluster" if live else str(file or "the rule files")
+        super().__init__(None if live else file, origin, read, counted=live or file is not None)
+
+    def there(self) -> tuple[Snapshot, str]:
+        """The policies, exemptions, ledgers and namespaces; and why these are not known, if so."""
+        try:
+            with self._lock:
+                return self._latest(), ""
+        except UnreadableError as error:
+            return Snapshot(snapshot.TENANTS), f"Nothing is known of tenants: {error}"
+
+    def _view(self, objects: Snapshot, rulebook: Rulebook) -> dict[str, Any]:
+        return tenants.overview(objects, rulebook, time(), live=self._counted)
+
+
+def _parsed(objects: Snapshot, file: Path | None) -> Snapshot:
+    try:
+        if file is not None:
+            objects.parse(file.read_bytes(), file.name)
+    except OSError as error:
+        raise UnreadableError(f"{file}: {error.strerror}") from None
+    return objects
+
+
+class Loaded(NamedTuple):
+    """A rulebook, or the problems that keep the files from being one.
+
+    Never an older rulebook: a page that explains by rules which are no longer on disk would mislead their author.
+    `unseen` is why nothing is known of the cluster around, where something should be.
+    """
+
+    rulebook: Rulebook | None
+    problems: Sequence[document.Problem] = ()
+    unseen: str | None = None
+
+    def contract(self) -> dict[str, Any]:
+        """Whether the rules can be used; then what they say, else everything that is wrong with them."""
+        return check.broken(self.problems) if self.rulebook is None else check.contract(self.rulebook)
+
+
+class LoadedRules:
+    """The rules of one directory, in the surroundings that a file tells of; safe to use from several threads."""
+
+    def __init__(self, directory: Path, around: Path | None = None) -> None:
+        self._directory, self._around = directory, around
+        self._lock = threading.Lock()
+        self._stamp: object = None
+        self._loaded = Loaded(None)
+
+    def now(self) -> Loaded:
+        """What the files hold at this moment."""
+        with self._lock:
+            # Before the files are read: a change in between is seen next time.
+            stamp = rule_files.directory_stamp(self._directory), self._around and rule_files.file_stamp(self._around)
+            if stamp == self._stamp:
+                return self._loaded
+            self._stamp = None  # what fails may pass without a change: it is read again
+            try:
+                rulebook = rule_files.load_cached(self._directory)
+                self._loaded = Loaded(surroundings.around(rulebook, self._around) if self._around else rulebook)
+                self._stamp = stamp
+            except rule_files.RuleFilesError as error:
+                self._loaded = Loaded(None, error.problems)
+            except surroundings.SurroundingsError as error:
+                self._loaded = Loaded(rulebook, unseen=f"Nothing is known of the cluster's nodes: {error}")
+            return self._loaded
+
+
+# Text that was pasted into the page: bytes in, explanations out, or a sentence with the line it is about.
+
+MAX_BYTES: Final = 1 << 20
+"""etcd stores no object above 1.5 MiB, and a larger pod is not readable on a page."""
+
+MAX_VALUES: Final = 50_000
+"""With aliases counted as often as they are used. A large pod has some 500 values; so many take two seconds,
+and ten aliases of ten aliases of ten ... are refused before they are memory."""
+
+MAX_EXCERPT: Final = 200
+
+_PLACED: Final = re.compile(r"the (?:text|objects around it):(\d+):(\d+): (.*)", re.DOTALL)
+
+
+class PlacedError(UnreadableError):
+    """The text is nothing that can be explained; `excerpt` is the line it is about, `caret` marks the column."""
+
+    def __init__(self, message: str, excerpt: str, caret: str) -> None:
+        super().__init__(message)
+        self.excerpt, self.caret = excerpt, caret
+
+
+class Pasted(NamedTuple):
+    """What the form has, or for scripts the body and the address: `at` is a time as Kubernetes writes it, or now."""
+
+    text: bytes
+    around: bytes = b""
+    namespace: str = ""
+    user: str = ""
+    at: str = ""
+    backend: str = ""
+
+
+def explain_text(pasted: Pasted, rulebook: Rulebook, there: Snapshot) -> Answer:
+    """Explain every pod in the text as the command does, by the tenants that are there; raises UnreadableError."""
+    if len(pasted.text) + len(pasted.around) > MAX_BYTES:
+        raise UnreadableError(f"this is more than {MAX_BYTES >> 20} MiB")
+    if not pasted.text.strip():
+        raise UnreadableError("there is nothing here yet: paste a pod, or anything that makes pods")
+    try:
+        at = quantity.parse_time(pasted.at) if pasted.at else time()
+    except ValueError as error:
+        raise UnreadableError(str(error)) from None
+    setting = Setting(pasted.namespace, pasted.user, at)
+    objects = _read(pasted.text, "the text")
+    around = _read(pasted.around, "the objects around it")
+    answered = answer_question(objects, rulebook, there, around=around, setting=setting, backend=pasted.backend)
+    if not answered.explanations:
+        raise UnreadableError("there is no pod in this, and nothing that makes pods")
+    return answered
+
+
+def _read(content: bytes, name: str) -> list[Mapping[str, Any]]:
+    try:
+        return documents.parse_manifests(content, name, most=MAX_VALUES) if content.strip() else []
+    except UnreadableError as error:
+        # `the text:3:7: is not YAML`: with the line that it is about.
+        place = _PLACED.fullmatch(str(error))
+        if place is None:
+            raise
+        line, column = int(place[1]), int(place[2])
+        lines = content.decode(errors="replace").splitlines()
+        message = f"line {line}, column {column}: {place[3]}"
+        if line > len(lines) or column > MAX_EXCERPT:
+            raise UnreadableError(message) from None
+        raise PlacedError(message, lines[line - 1][:MAX_EXCERPT], " " * (column - 1) + "^") from None
+
+
+TRIES: Final[Mapping[str, Mapping[str, str]]] = yaml.safe_load(Path(__file__).with_name("tries.yaml").read_bytes())
+"""For a reader of the page who has none at hand: by the name in the link, a title for it and the text of the form."""
+
 
 SHOWN: Final = 20
 """Pods whose results a page holds; a list of hundreds is for `/api/explain`."""
@@ -99,7 +323,7 @@ def create_app(
     source, standings = source or Source(), standings or Standings()
     watched = LoadedRules(rules, source.around)
     app = Flask(__name__)
-    most = pasted.MAX_BYTES + (64 << 10)  # for what a form puts around the text
+    most = MAX_BYTES + (64 << 10)  # for what a form puts around the text
     app.config.update(MAX_CONTENT_LENGTH=most, MAX_FORM_MEMORY_SIZE=most)
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     app.jinja_env.filters.update(
@@ -108,11 +332,9 @@ def create_app(
         place=lambda rule: rule.rpartition("(")[2].removesuffix(")"),  # of `hami-vgpu (hami-vgpu.yaml:48)`
         short=short,
         memory=memory,
-        state=state,
-        card=card,
+        state=inventory.state,
+        card=inventory.card,
     )
-
-    # Every request and every answer.
 
     @app.before_request
     def refuse() -> None:
@@ -131,7 +353,7 @@ def create_app(
             with suppress(OSError):
                 while left > 0 and (chunk := stream.read(1 << 16)):
                     left -= len(chunk)
-            error.description = f"this is more than {pasted.MAX_BYTES >> 20} MiB"
+            error.description = f"this is more than {MAX_BYTES >> 20} MiB"
         status = HTTPStatus(error.code or 500)
         if request.path.startswith("/api/"):
             response = _json({"error": error.description}, status)
@@ -147,14 +369,19 @@ def create_app(
     def begin() -> str:
         """The form, with what the address asks for: an example of a back end, or a pod to begin with."""
         loaded = watched.now()
-        text = pasted.TRIES.get(request.args.get("try", ""), pasted.TRIES["share"])["text"]
+        text = TRIES.get(request.args.get("try", ""), TRIES["share"])["text"]
         backend = request.args.get("backend", "")
         if loaded.rulebook is None or backend not in loaded.rulebook.backends:
             return _page(loaded, Pasted(text.encode()), standings)
         examples = loaded.rulebook.backends[backend].examples
         number = request.args.get("example", type=int)
         if number is not None and 0 < number <= len(examples):
-            text = pasted.tries_for(examples[number - 1])
+            ask = examples[number - 1].ask
+            words = {f"{PREFIX}{key.removeprefix('gpu-')}": value for key, value in ask.items()}
+            metadata = {"name": "example", "annotations": words}
+            containers = [{"name": "main", "image": "registry.example/main:1"}]
+            example = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
+            text = yaml.safe_dump(example, sort_keys=False)
         return _page(loaded, Pasted(text.encode(), backend=backend), standings)
 
     @app.post("/")
@@ -169,16 +396,16 @@ def create_app(
     @app.post("/api/explain")
     def explain() -> Response:
         rulebook = _usable(watched)
-        if len(body := request.get_data()) > pasted.MAX_BYTES:
+        if len(body := request.get_data()) > MAX_BYTES:
             raise RequestEntityTooLarge
         there, unknown = standings.there()
         if unknown:
             return _json({"error": unknown}, HTTPStatus.SERVICE_UNAVAILABLE)
         try:
-            answer = pasted.answer(_pasted(body, request.args), rulebook, there)
+            answer = explain_text(_pasted(body, request.args), rulebook, there)
         except UnreadableError as error:
             return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
-        return _json(contract(answer.explanations))
+        return _json(explanation.contract(answer.explanations))
 
     # The global view, and the tenants.
 
@@ -190,7 +417,7 @@ def create_app(
 
     @app.get("/api/inventory")
     def the_same_for_scripts() -> Response:
-        return _contract(source.now(_usable(watched)), Overview.contract)
+        return _contract(source.now(_usable(watched)))
 
     @app.get("/tenants")
     def who_uses_what() -> str:
@@ -209,7 +436,7 @@ def create_app(
 
     @app.get("/api/tenants")
     def who_uses_what_for_scripts() -> Response:
-        return _contract(standings.now(_usable(watched)), tenants.contract)
+        return _contract(standings.now(_usable(watched)))
 
     return app
 
@@ -226,14 +453,14 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
     there, unknown = standings.there()
     if loaded.rulebook is not None:
         try:
-            answer = pasted.answer(asked, loaded.rulebook, there)
+            answer = explain_text(asked, loaded.rulebook, there)
         except UnreadableError as unreadable:
             error = unreadable
     return render_template(
         "page.html",
         rules=loaded.contract(),
         unseen=loaded.unseen or unknown,
-        tries=pasted.TRIES,
+        tries=TRIES,
         asked=asked,
         views=[view(explanation) for explanation in answer.explanations[:SHOWN]],
         hidden=len(answer.explanations[SHOWN:]),
@@ -251,11 +478,11 @@ def _usable(rules: LoadedRules) -> Rulebook:
     return loaded.rulebook
 
 
-def _contract(view: Seen[T], form: Callable[[T], dict[str, Any]]) -> Response:
-    """The form of a view for scripts, or why there is none."""
+def _contract(view: Seen) -> Response:
+    """A view for scripts, or why there is none."""
     if view.view is None:
         return _json({"error": view.problem}, HTTPStatus.SERVICE_UNAVAILABLE)
-    return _json(form(view.view))
+    return _json(table.contract(view.view))
 
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
