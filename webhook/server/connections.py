@@ -38,7 +38,7 @@ from functools import partial
 from http import HTTPStatus
 from math import inf
 from time import monotonic
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Literal, cast
 
 import gunicorn_h1c
 
@@ -90,8 +90,6 @@ class Chunks:
             else:
                 raise ValueError("a chunked body has no trailers here")
 
-
-# One TLS connection.
 
 State = Literal["handshake", "idle", "header", "body", "answer", "write", "linger", "close"]
 
@@ -179,14 +177,14 @@ class Connection(asyncio.Protocol):
             while data and self.state in ("idle", "header", "body"):
                 data = self._feed(data)
         except RefusedError as refused:
-            self._refuse(refused.status, str(refused))
+            self.refuse(refused.status, str(refused))
         except ValueError as error:  # the common base of the parser's errors, which have two ParseErrors among them
             status = HTTPStatus.BAD_REQUEST
             if isinstance(error, gunicorn_h1c.LimitRequestLine):
                 status = HTTPStatus.REQUEST_URI_TOO_LONG
             elif isinstance(error, gunicorn_h1c.LimitRequestHeaders):
                 status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            self._refuse(status, f"not HTTP/1.1: {error}")
+            self.refuse(status, f"not HTTP/1.1: {error}")
         else:
             self._unread = data if self.state in ("write", "answer") else b""
 
@@ -210,7 +208,7 @@ class Connection(asyncio.Protocol):
         self.door.lane.metrics.dropped["deadline", self.state] += 1
         if self.state in ("header", "body"):
             seconds = getattr(self.settings, f"{self.state}_seconds")
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the {self.state} did not arrive within {seconds:g} s")
+            self.refuse(HTTPStatus.REQUEST_TIMEOUT, f"the {self.state} did not arrive within {seconds:g} s")
         elif self.state in ("idle", "linger"):
             self._close()
         else:
@@ -222,10 +220,6 @@ class Connection(asyncio.Protocol):
         if self.state == "idle" and monotonic() - since >= idle_seconds:
             self._close()
             self.abort()
-
-    def give_way(self) -> None:
-        """Refuse the request whose body is being received: others need the memory."""
-        self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, CROWDED)
 
     def abort(self) -> None:
         """Cut the connection."""
@@ -327,7 +321,7 @@ class Connection(asyncio.Protocol):
         if ends:
             self._close()
 
-    def _refuse(self, status: HTTPStatus, text: str) -> None:
+    def refuse(self, status: HTTPStatus, text: str) -> None:
         """Answer why, and leave the peer time to read it: closing with unread bytes would reset the connection."""
         if self.state not in ("header", "body"):
             return
@@ -360,28 +354,17 @@ KNOWN_TIMES: Final = 100
 """How much more than another address a known one may hold."""
 
 
-class Holder(Protocol):
-    """What holds a part, such as a connection."""
-
-    @property
-    def address(self) -> object:
-        """Where it comes from."""
-
-
-H = TypeVar("H", bound=Holder)
-
-
-class Shares(Generic[H]):
-    """Who holds how much of a total."""
+class Shares:
+    """Which connections hold how much of a total."""
 
     def __init__(self, total: int, known: Container[object] = ()) -> None:
         self.total = total
         self.used = 0
         self._known = known
-        self._held: dict[object, dict[H, int]] = {}
+        self._held: dict[object, dict[Connection, int]] = {}
         self._sums: dict[object, int] = {}
 
-    def hold(self, holder: H, amount: int) -> None:
+    def hold(self, holder: Connection, amount: int) -> None:
         """Let a holder have this amount, instead of what it had."""
         held = self._held.setdefault(holder.address, {})
         more = amount - held.get(holder, 0)
@@ -389,7 +372,7 @@ class Shares(Generic[H]):
         self.used += more
         self._sums[holder.address] = self._sums.get(holder.address, 0) + more
 
-    def release(self, holder: H) -> None:
+    def release(self, holder: Connection) -> None:
         """Let a holder have nothing; it may have had nothing before."""
         held = self._held.get(holder.address, {})
         if holder not in held:
@@ -400,7 +383,7 @@ class Shares(Generic[H]):
         if not held:
             del self._held[holder.address], self._sums[holder.address]
 
-    def giving_way(self) -> H | None:
+    def giving_way(self) -> Connection | None:
         """Who has to release what it holds; None unless more is held than there is.
 
         It is, of the address that holds most, the one that holds most; among equals the one that came first.
@@ -465,11 +448,11 @@ class Door:
         self.date = b""
         self.connections: set[Connection] = set()
         self._known: dict[object, None] = {}
-        self._waiting = Shares[Connection](settings.newcomers, self._known)
-        self._newcomers = Shares[Connection](settings.newcomers, self._known)
-        self._established = Shares[Connection](settings.connections, self._known)
+        self._waiting = Shares(settings.newcomers, self._known)
+        self._newcomers = Shares(settings.newcomers, self._known)
+        self._established = Shares(settings.connections, self._known)
         self._bodies = {  # by whether the connection is established
-            group: Shares[Connection](settings.bodies_bytes, self._known) for group in (False, True)
+            group: Shares(settings.bodies_bytes, self._known) for group in (False, True)
         }
         self._ready: dict[bool, dict[object, dict[Connection, socket.socket]]] = {True: {}, False: {}}
         self._starting = False
@@ -480,15 +463,11 @@ class Door:
     # Accepting
 
     def open(self, listeners: Sequence[socket.socket]) -> None:
-        """Accept connections from now on."""
+        """Accept connections from now on, or again after a failure."""
         self._listeners = listeners
-        self.resume()
-
-    def resume(self) -> None:
-        """Accept again after a failure."""
         if not self._listening:
             self._listening = True
-            for listener in self._listeners:
+            for listener in listeners:
                 asyncio.get_running_loop().add_reader(listener, self._accept, listener, AT_ONCE)
 
     def close(self) -> None:
@@ -527,7 +506,7 @@ class Door:
             self.lane.metrics.connections += 1
             self._place(connection, self._waiting)
 
-    def _place(self, connection: Connection, places: Shares[Connection]) -> None:
+    def _place(self, connection: Connection, places: Shares) -> None:
         places.hold(connection, 1)
         while (late := places.giving_way()) is not None:
             self.lane.metrics.dropped["crowded", "connections"] += 1
@@ -613,7 +592,7 @@ class Door:
             self._warn(text, self.settings.bodies_bytes, *late.address)
             if late is connection:
                 return False
-            late.give_way()
+            late.refuse(HTTPStatus.SERVICE_UNAVAILABLE, CROWDED)
         return True
 
     def release_body(self, connection: Connection) -> None:

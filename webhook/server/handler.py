@@ -119,9 +119,6 @@ class Memo:
         return decision._replace(reservation=replace(decision.reservation, ask=ask))
 
 
-# Reservations of a server that is not attached to a cluster, and what the server needs of either kind.
-
-
 class Reserves(Protocol):
     """Says whether a pod is within its tenant's quota, and reserves for it.
 
@@ -172,8 +169,6 @@ class OfflineReservations:
         """The ledgers, by tenant."""
         return iter(self._ledgers.items())
 
-
-# The admission lane: the answer to each HTTP request, as a function of its method, path and body.
 
 TEXT: Final = b"text/plain; charset=utf-8"
 JSON: Final = b"application/json"

@@ -46,14 +46,17 @@ from webhook.server.settings import Settings
 
 log = logging.getLogger(__name__)
 
-# The serving certificate as a TLS context.
 
 _AT_ANY_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL: certificates that have expired are read, too."""
 
 
-class CertificateError(Exception):
-    """Which files cannot be used, and why, in a sentence."""
+class CannotStartError(Exception):
+    """Why the server cannot start, in a sentence."""
+
+
+class CertificateError(CannotStartError):
+    """Which files cannot be used, and why."""
 
 
 def tls_context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.SSLContext:
@@ -119,10 +122,6 @@ Attach = Callable[[Lane], Coroutine[Any, Any, None]]
 """Makes a task beside the lane, in the same process; it runs until it is cancelled."""
 
 
-class CannotStartError(Exception):
-    """Why the server cannot start, in a sentence."""
-
-
 def serve(settings: Settings, attach: Attach | None = None, prepare: Callable[[Lane], None] | None = None) -> int:
     """Serve until a signal ends it; returns the exit code.
 
@@ -170,10 +169,7 @@ def _load(settings: Settings, rules: ReloadedRules) -> None:
         if complaint:
             log.info("%s", complaint)
     rules.refresh()
-    try:
-        tls_context(settings.certificate, settings.client_ca)
-    except CertificateError as error:
-        raise CannotStartError(str(error)) from None
+    tls_context(settings.certificate, settings.client_ca)
 
 
 class GunicornLogger(glogging.Logger):  # type: ignore[misc] # gunicorn has no types
@@ -223,8 +219,6 @@ class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no type
         return self.lane
 
 
-# The worker: connections, deadlines, changed files, and a drain.
-
 JUST_MADE_SECONDS: Final = 0.5
 """A connection this young probably has a request on its way, so it is not closed as idle."""
 
@@ -263,7 +257,6 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         if settings.surroundings is not None and not settings.surroundings.exists():
             log.info("nothing is known of the cluster's nodes yet: %s is not there", settings.surroundings)
         following = loop.create_task(self._follow_rules())
-        self._door.open([listener.sock for listener in self.sockets])
         log.info("serving on %s", ", ".join(str(listener) for listener in self.sockets))
         while self.alive:
             self._tick(monotonic())
@@ -302,7 +295,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._use_certificate()
         self._look_around()
         if now <= self._stops_accepting:
-            self._door.resume()
+            self._door.open([listener.sock for listener in self.sockets])
             return
         # After the drain: accept no more, close idle connections, end when none is left.
         self._door.close()
@@ -364,19 +357,13 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             if rules is None or rules is before:
                 self.lane.metrics.reloads["rules", "failed"] += 1
                 continue
-            self.lane.use(await asyncio.to_thread(self._surrounded, rules))
-            self._surroundings = rule_files.Change()  # the file may have changed meanwhile
+            if self.lane.rules is not None:
+                rules = replace(rules, surroundings=self.lane.rules.surroundings)
+            self.lane.use(rules)
+            self._surroundings = rule_files.Change()  # what follows from the file depends on the rules
+            self._look_around()
             self.lane.metrics.reloads["rules", "done"] += 1
             gc.freeze()  # what is loaded stays: the collector would look at all of it, in the midst of a review
-
-    def _surrounded(self, rules: Rulebook) -> Rulebook:
-        """Rules with what is known of the nodes: what the file says now, else what was concluded from it before."""
-        try:
-            if self.settings.surroundings is not None and self.settings.surroundings.exists():
-                return surroundings.around(rules, self.settings.surroundings)
-        except surroundings.SurroundingsError as error:
-            log.warning("the surroundings stay as they were read for the rules before: %s", error)
-        return rules if self.lane.rules is None else replace(rules, surroundings=self.lane.rules.surroundings)
 
     def _look_around(self) -> None:
         """Load the watcher's file if it has changed; if it cannot be read, the last good content stays in force."""
