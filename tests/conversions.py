@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.edited import edited
-from webhook.cli.convert import Conversion
+from webhook.cli.convert import rewritten
 from webhook.cli.explanation import Explanation, explain
 from webhook.core import examples
 from webhook.core.backends import cards
@@ -61,7 +61,7 @@ def _outcome(kind: str, source: Backend, target: Backend, rulebook: Rulebook) ->
     understood = said(kind, source.name, rulebook)
     if understood is not None:
         card = _card(source, rulebook)
-        done = Conversion(_alone(source.name, card, rulebook), _alone(target.name, card, rulebook)).of(understood)
+        done = rewritten(understood, _alone(source.name, card, rulebook), _alone(target.name, card, rulebook))
         yield REFUSED if not done.decision.allowed else TOLD if done.decision.warnings else EXACT
 
 
@@ -92,7 +92,7 @@ def _understood(ask: Mapping[str, str], backend: Backend, alone: Rulebook) -> Ex
     annotations = {key: text for key, text in done["metadata"]["annotations"].items() if "gpu-webhook.io/" not in key}
     bare = {**done, "kind": "Pod", "metadata": {**done["metadata"], "annotations": annotations}}
     [understood] = explain(bare, alone)
-    read = Conversion(alone, alone).of(understood)
+    read = rewritten(understood, alone, alone)
     return replace(understood, converted=read.converted) if read.converted is not None else None
 
 

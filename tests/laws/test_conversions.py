@@ -18,7 +18,7 @@ from tests.laws import SOAK, asking, clusters, own, surroundings
 from tests.laws.vendors import READINGS, selection
 from tests.laws.vendors.seen import Given, Seen
 from webhook.cli import explanation
-from webhook.cli.convert import Conversion
+from webhook.cli.convert import rewritten
 from webhook.core import examples
 from webhook.core.kube import pod
 from webhook.core.plan import plan
@@ -218,7 +218,7 @@ def _holds(source: str, target: str, raw: Pod, known: str | None) -> bool:
     [understood] = explanation.explain(raw, rules)
     if before is None or not understood.planned or not understood.planned.assignments:
         return False
-    done = Conversion(rules, clusters.knowing(target, known)).of(understood)
+    done = rewritten(understood, rules, clusters.knowing(target, known))
     if not done.decision.allowed:
         assert done.after == raw
         return False

@@ -36,86 +36,82 @@ from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Constant, Mode, Output
 from webhook.core.rules.rulebook import Rulebook, with_every_backend, with_only
 from webhook.core.rules.verbs import METADATA, Amount
-from webhook.core.violations import Refusal, Violation
+from webhook.core.violations import Violation
 
 
-class Conversion(NamedTuple):
-    """From one back end, or whichever a pod is for, to another. `known` has the first, `wanted` the other."""
-
-    known: Rulebook
-    wanted: Rulebook
-
-    def of(self, understood: Explanation, setting: Setting = NOWHERE) -> Explanation:
-        """The pod of an explanation, rewritten."""
-        # Its request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
-        unclear = any(not violation.code.startswith(("GPU1", "GPU5")) for violation in understood.decision.violations)
-        planned = understood.planned
-        if unclear or planned is None or not planned.assignments:
-            return understood
+def rewritten(understood: Explanation, known: Rulebook, wanted: Rulebook, setting: Setting = NOWHERE) -> Explanation:
+    """The pod of an explanation by the rulebook `known`, rewritten for the back end of `wanted`."""
+    # Its request has to be clear; what policies (1xx) and its first system (5xx) say does not matter here.
+    unclear = any(not violation.code.startswith(("GPU1", "GPU5")) for violation in understood.decision.violations)
+    planned = understood.planned
+    if unclear or planned is None or not planned.assignments:
+        return understood
+    workload_pod = pod.read(understood.before)
+    read: list[Completed] = []
+    for assignment in planned.assignments:
         try:
-            return self._rewritten(understood, planned, setting)
-        except Refusal as refusal:
-            return replace(understood, decision=denied(refusal.violations), after=understood.before, planned=None)
+            read.append(_completed(assignment, workload_pod, known))
+        except CannotExpressError as reason:
+            path = locations.where(assignment.demand.container, next(iter(assignment.demand.extended.amounts)))
+            rule = assignment.backend.rule
+            violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix, rule=rule)
+            return replace(understood, decision=denied([violation]), after=understood.before, planned=None)
+    was = replace(planned, assignments=[completed.served for completed in read])
+    unread = [word for completed in read for word in completed.unread]
 
-    def _rewritten(self, understood: Explanation, planned: plan.Plan, setting: Setting) -> Explanation:
-        workload_pod, wanted = pod.read(understood.before), self.wanted
-        read = [_completed(assignment, workload_pod, self.known) for assignment in planned.assignments]
-        was = replace(planned, assignments=[completed.served for completed in read])
-        unread = [word for completed in read for word in completed.unread]
+    # What the other back end reads in the same annotation or label in the same way stays.
+    any_model = not any(assignment.request.models for assignment in was.assignments)
+    outputs = [mode.outputs.annotations for target in wanted.enabled for mode in target.modes if any_model]
+    kept = [
+        word
+        for word in unread
+        if any(constrains(word.key, target) for target in wanted.enabled)
+        or any(word.key in written and is_about_models(written[word.key]) for written in outputs)
+    ]
+    neutral = _neutral(workload_pod, was.assignments, kept, wanted)
+    bare = pod.read(neutral, understood.namespace)
 
-        # What the other back end reads in the same annotation or label in the same way stays.
-        any_model = not any(assignment.request.models for assignment in was.assignments)
-        outputs = [mode.outputs.annotations for target in wanted.enabled for mode in target.modes if any_model]
-        kept = [
-            word
-            for word in unread
-            if any(constrains(word.key, target) for target in wanted.enabled)
-            or any(word.key in written and is_about_models(written[word.key]) for written in outputs)
+    # The plan with the cards that the first back end gives; with any, if the other cannot select these.
+    plans = []
+    assignments = {assignment.demand.container.name: assignment for assignment in was.assignments}
+    for same_cards in (True, False):
+        interpretation = interpret(bare, wanted)
+        interpretation.asked = [
+            _carried(request, assignments.get(request.container.name), wanted, same_cards=same_cards)
+            for request in interpretation.asked
         ]
-        neutral = _neutral(workload_pod, was.assignments, kept, wanted)
-        bare = pod.read(neutral, understood.namespace)
+        plans.append(plan.make(bare, wanted, interpretation=interpretation))
+        if not plans[0].violations or any(violation.code != "GPU303" for violation in plans[0].violations):
+            break
+    planned = plans[0] if plans[-1].violations else plans[-1]
+    before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
+    violations = list(unknown_devices.violations(unknown_devices.find(bare, wanted), bare)) or planned.violations
+    if violations:
+        return explanation.with_candidates(replace(before, decision=denied(violations, planned.warnings)), wanted)
 
-        # The plan with the cards that the first back end gives; with any, if the other cannot select these.
-        plans = []
-        assignments = {assignment.demand.container.name: assignment for assignment in was.assignments}
-        for same_cards in (True, False):
-            interpretation = interpret(bare, wanted)
-            interpretation.asked = [
-                _carried(request, assignments.get(request.container.name), wanted, same_cards=same_cards)
-                for request in interpretation.asked
-            ]
-            plans.append(plan.make(bare, wanted, interpretation=interpretation))
-            if not plans[0].violations or any(violation.code != "GPU303" for violation in plans[0].violations):
-                break
-        planned = plans[0] if plans[-1].violations else plans[-1]
-        before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
-        violations = list(unknown_devices.violations(unknown_devices.find(bare, wanted), bare)) or planned.violations
-        if violations:
-            return explanation.with_candidates(replace(before, decision=denied(violations, planned.warnings)), wanted)
+    # Without the notes of a translation, unless its own annotations ask in shorthand.
+    operations = fields.to_patch(planned.edits, neutral)
+    after = fields.applied(operations, neutral)
+    metadata, annotations = after.get("metadata") or {}, fields.mapping(after, "metadata", "annotations")
+    notes = {NOTE, CONTAINER}
+    if not any(PREFIX in key and key not in notes for key in annotations):
+        others = {key: value for key, value in annotations.items() if key not in notes}
+        after = {**after, "metadata": _with(metadata, "annotations", others)}
 
-        # Without the notes of a translation, unless its own annotations ask in shorthand.
-        operations = fields.to_patch(planned.edits, neutral)
-        after = fields.applied(operations, neutral)
-        metadata, annotations = after.get("metadata") or {}, fields.mapping(after, "metadata", "annotations")
-        notes = {NOTE, CONTAINER}
-        if not any(PREFIX in key and key not in notes for key in annotations):
-            others = {key: value for key, value in annotations.items() if key not in notes}
-            after = {**after, "metadata": _with(metadata, "annotations", others)}
-
-        judged = explanation.explain_pod(understood.title, after, understood.namespace, wanted, setting)
-        lost = [word for word in unread if word not in kept]
-        warnings = [
-            *planned.warnings,
-            *(note for completed in read for note in completed.notes),
-            *differences(was.assignments, planned.assignments, lost, wanted),
-            *left(pod.read(after), planned.assignments, wanted),
-            *judged.decision.warnings,
-        ]
-        decision = judged.decision._replace(warnings=list(dict.fromkeys(warnings)))
-        if decision.allowed:
-            decision = decision._replace(patch=operations, backends=planned.backends)
-            before = replace(before, after=after, charges=judged.charges)
-        return explanation.with_candidates(replace(before, decision=decision), wanted)
+    judged = explanation.explain_pod(understood.title, after, understood.namespace, wanted, setting)
+    lost = [word for word in unread if word not in kept]
+    warnings = [
+        *planned.warnings,
+        *(note for completed in read for note in completed.notes),
+        *differences(was.assignments, planned.assignments, lost, wanted),
+        *left(pod.read(after), planned.assignments, wanted),
+        *judged.decision.warnings,
+    ]
+    decision = judged.decision._replace(warnings=list(dict.fromkeys(warnings)))
+    if decision.allowed:
+        decision = decision._replace(patch=operations, backends=planned.backends)
+        before = replace(before, after=after, charges=judged.charges)
+    return explanation.with_candidates(replace(before, decision=decision), wanted)
 
 
 def convert(
@@ -130,8 +126,10 @@ def convert(
     Without `source` all back ends are asked, those of the cluster first. Raises KeyError for unknown names.
     """
     first = with_every_backend(rulebook) if source is None else with_only(source, rulebook)
-    conversion = Conversion(first, replace(with_only(target, rulebook), tenancy=rulebook.tenancy))
-    return [conversion.of(understood, setting) for understood in explanation.explain(document, first, setting)]
+    other = replace(with_only(target, rulebook), tenancy=rulebook.tenancy)
+    return [
+        rewritten(understood, first, other, setting) for understood in explanation.explain(document, first, setting)
+    ]
 
 
 def _carried(
@@ -143,7 +141,7 @@ def _carried(
     request = served.demand.request or served.request
     sized = request.memory is not None or request.memory_share is not None
     if served.demand.request is None and request.devices == "part" and not sized:
-        request = replace(request, memory_share=ALL)  # compute alone is limited
+        request = replace(request, memory_share=Fraction(1))  # compute alone is limited
 
     # The models that the first back end gives without a word have to be asked of another. A partition of the same
     # name on another card is another one, so it is asked of the first back end's card.
@@ -174,9 +172,6 @@ def _carried(
 
 # What a pod gets otherwise of another back end: each difference is a sentence that names both sides.
 
-ALL: Final = Fraction(1)
-"""All of a device's memory."""
-
 LISTED: Final = 6
 """How many models a warning names."""
 
@@ -193,9 +188,7 @@ def differences(
 
     there = {assignment.demand.container.name: assignment for assignment in after}
     for first in before:
-        other = there.get(first.demand.container.name)
-        if other is None:
-            continue
+        other = there[first.demand.container.name]
         src, dst = first.backend.name, other.backend.name
 
         # Cards.
@@ -265,27 +258,22 @@ def _listed(names: Sequence[str]) -> str:
 def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Iterator[str]:
     """What stays on the pod and only other back ends read: keys of annotations, labels and node labels."""
 
-    def written(backends: Iterable[Backend]) -> Mapping[str, Sequence[str]]:
-        keys: dict[str, dict[str, None]] = {}
-        for backend in backends:
-            for mode in backend.modes:
-                outputs = mode.outputs
-                for key in (*outputs.annotations, *outputs.labels, *outputs.node_affinity):
-                    keys.setdefault(key, {})[backend.name] = None
-        return {key: [*names] for key, names in keys.items()}
+    def written(backend: Backend) -> set[str]:
+        outputs = [mode.outputs for mode in backend.modes]
+        return {key for lines in outputs for key in (*lines.annotations, *lines.labels, *lines.node_affinity)}
 
-    own = written(assignment.backend for assignment in planned)
-    others: Mapping[str, Sequence[str]] | None = rulebook.cache.get(left)
-    if others is None:  # made once for each rulebook
-        others = rulebook.cache[left] = written(rulebook.backends.values())
+    own = {key for assignment in planned for key in written(assignment.backend)}
+    others: dict[str, list[str]] = {}
+    for backend in rulebook.backends.values():
+        for key in written(backend) - own:
+            others.setdefault(key, []).append(backend.name)
     for section, _ in METADATA:
         for key, value in getattr(after, section).items():
-            constrained = any(constrains(key, assignment.backend) for assignment in planned)
-            if key in others and key not in own and not constrained:
+            if key in others and not any(constrains(key, assignment.backend) for assignment in planned):
                 stays = f"{shown(str(value))} stays, which only {_listed(others[key])} reads"
                 yield f"{fields.field_path(('metadata', section, key))}: {stays}"
     for key in bound_labels(after):
-        if key in others and key not in own:
+        if key in others:
             yield f"the pod still selects nodes by {key}, as {_listed(others[key])} does"
 
 
@@ -296,8 +284,6 @@ def left(after: Pod, planned: Sequence[Assignment], rulebook: Rulebook) -> Itera
 
 ABOUT_MODELS: Final = frozenset({"product", "model", "lookalikes"})
 HOLE: Final = re.compile(r"\\\{([a-z]+)\\\}")
-SELECTING: Final = frozenset({"In", "DoesNotExist"})
-"""Operators of node affinity by which a rule selects nodes."""
 
 
 class Unread(NamedTuple):
@@ -323,23 +309,21 @@ class Completed(NamedTuple):
 
 
 def _completed(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
-    """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects."""
+    """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects.
+
+    Raises CannotExpressError as `complete` does.
+    """
     if served.demand.request is not None:
         return Completed(served, list(own(served.backend, pod)))
-    try:
-        # Each back end to whose nodes the pod is bound, where a device is a part of one.
-        reach = NodeSelection(pod, rulebook)
-        for candidate in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
-            if isinstance(candidate, Assignment):
-                with suppress(CannotExpressError):
-                    completed = complete(candidate, pod, rulebook)
-                    if completed.served.request.devices != "whole" and reach.binds_to(completed.served):
-                        return completed
-        return complete(served, pod, rulebook)
-    except CannotExpressError as reason:
-        path = locations.where(served.demand.container, next(iter(served.demand.extended.amounts)))
-        violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix)
-        raise Refusal(replace(violation, rule=served.backend.rule)) from reason
+    # Each back end to whose nodes the pod is bound, where a device is a part of one.
+    reach = NodeSelection(pod, rulebook)
+    for candidate in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
+        if isinstance(candidate, Assignment):
+            with suppress(CannotExpressError):
+                completed = complete(candidate, pod, rulebook)
+                if completed.served.request.devices != "whole" and reach.binds_to(completed.served):
+                    return completed
+    return complete(served, pod, rulebook)
 
 
 def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
@@ -433,7 +417,10 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
     for term in node_terms(pod):
         for expression in term.get("matchExpressions") or ():
             key, operator = str(expression.get("key")), str(expression.get("operator"))
-            if key in served.mode.outputs.node_affinity and operator not in SELECTING:
+            if key in served.mode.outputs.node_affinity and operator not in {
+                "In",
+                "DoesNotExist",
+            }:  # by which a rule selects nodes
                 values = shown(", ".join(expression.get("values") or ()))
                 unread.append(Unread("", key, f"the node affinity {key} {operator} {values}"))
     return Completed(served, unread, notes)
