@@ -155,11 +155,8 @@ def contract(rulebook: Rulebook) -> dict[str, Any]:
     }
 
 
-# Modes of enabled back ends that load, and probably do not mean what their author meant: warnings of `check`.
-
-
 def doubts(rulebook: Rulebook) -> Iterator[str]:
-    """Sentences, each with the line of the mode that it is about."""
+    """Modes of enabled back ends that probably do not mean what their author meant, as sentences with their lines."""
     for backend in rulebook.enabled:
         # Modes that no request reaches, that no example shows, or whose way of sharing is not offered.
         alone = with_backend_alone(backend, rulebook.devices)
@@ -197,9 +194,6 @@ def _covers(general: When, special: When) -> bool:
         and general.annotated <= special.annotated
         and general.unannotated <= special.unannotated
     )
-
-
-# Requests that cannot be recovered from a pod's resources, found by trying the examples of each rule.
 
 
 def losses(backend: Backend, alone: Rulebook) -> Sequence[str]:

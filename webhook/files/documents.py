@@ -88,21 +88,16 @@ class _Composer:
 
     def documents(self) -> Iterator[Node]:
         try:
-            self._next(yaml.StreamStartEvent)
+            self.loader.get_event()  # the stream begins
             while not self.loader.check_event(yaml.StreamEndEvent):
-                self._next(yaml.DocumentStartEvent)
+                self.loader.get_event()  # a document begins
                 self.anchors = {}
                 node = self._node(0)
-                self._next(yaml.DocumentEndEvent)
+                self.loader.get_event()  # it ends
                 if node.value is not None:
                     yield node
         finally:
             self.loader.dispose()
-
-    def _next(self, expected: type[Any]) -> None:
-        event = self.loader.get_event()
-        if not isinstance(event, expected):
-            raise self._error(event, "is not where a document starts or ends")
 
     def _at(self, event: Any) -> Location:
         return Location(self.name, event.start_mark.line + 1, event.start_mark.column + 1)
