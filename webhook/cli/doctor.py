@@ -412,9 +412,6 @@ def order(installation: Installation) -> Verdict:
     return "ok", f"{ours} is the first mutating webhook of new pods"
 
 
-CLAIMS: Final = "resource.k8s.io"
-
-
 @check(
     "kubernetes",
     reading.read_version,
@@ -435,7 +432,7 @@ def kubernetes(installation: Installation) -> Verdict:
     elif release < 30:
         lacks.append(("warn", "matchConditions are beta, and must not be switched off"))
     claiming = [backend.name for backend in rulebook.enabled if any(mode.claims for mode in backend.modes)]
-    if claiming and CLAIMS not in installation.groups:
+    if claiming and "resource.k8s.io" not in installation.groups:
         lacks.append(("fail", f"it has no resource claims (DRA), which {several(claiming, ', ')} gives pods"))
     by_class = [owned for resource, owned in rulebook.resources.items() if resource.startswith(DEVICE_CLASS)]
     needing = several(sorted({owner.name for owned in by_class for owner in owned.owners}), ", ")

@@ -1,22 +1,10 @@
 """The global view: what exists, what is asked and what is free, by card, back end, node and application.
 
-The form of `gpu-webhook inventory -o json`, which scripts rely on:
-
-    cluster                     its name
-    nodes, nodesWithoutDevices  how many
-    total                       exists, asked, free, waiting
-    cards                       by model (null: unknown): nodes, exists, asked, free
-    backends                    by name, in the cluster's order, whose nodes these are: nodes, exists, asked, free
-    perNode                     node, ready, schedulable, backend, model, profile, resources, exists, asked, free
-    applications                namespace, kind, name, backends (whose words they ask in), pods, asked, waiting
-    unclaimed                   node, resources: advertised, and no enabled back end's
-    notUnderstood               namespace, pod, message: pods that are not counted
-    unknown                     namespace, object, message: objects that may make pods, and nobody knows which
-
-`asked` is what pods bound to a node ask, `waiting` what the others do. `free` is what exists and is not asked
-on nodes that take pods, so exists can be more than asked and free. Each is a measure: `devices` (a share counts as
-what it is charged), `memoryBytes`, `computePercent` (100 is one device's), and `unsizedDevices`: those of the devices
-whose memory nobody knows, and which is not counted.
+`overview` makes the record that `gpu-webhook inventory -o json` prints, on which scripts rely. `asked` is what pods
+bound to a node ask, `waiting` what the others do. `free` is what exists and is not asked on nodes that take pods, so
+exists can be more than asked and free. Each is a measure: `devices` (a share counts as what it is charged),
+`memoryBytes`, `computePercent` (100 is one device's), and `unsizedDevices`: those of the devices whose memory nobody
+knows, and which is not counted.
 """
 
 import argparse
@@ -66,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 # What the pods of a cluster ask for, in one neutral unit, whatever system serves them.
 
 Record = dict[str, Any]
-"""What the tables, the page and scripts are told, in the words above, with measures."""
+"""What the tables, the page and scripts are told, in the words of `-o json`, with measures."""
 
 HASH: Final = re.compile(r"-[a-z0-9]{5,10}$")
 
@@ -280,7 +268,7 @@ def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Record:
         applications.append(
             {
                 **application._asdict(),
-                "backends": sorted({use.backend for use in of_it}),
+                "backends": sorted({use.backend for use in of_it}),  # in whose words it asks
                 "pods": sum({use.pod: use.pods for use in of_it}.values()),
                 "asked": total(use.asked for use in of_it if use.node is not None),
                 "waiting": total(use.asked for use in of_it if use.node is None),
@@ -296,6 +284,7 @@ def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Record:
         "backends": backends,
         "perNode": per_node,
         "applications": sorted(applications, key=lambda row: -(row["asked"] + row["waiting"]).devices),
+        # Advertised, and no enabled back end's.
         "unclaimed": [{"node": node.name, "resources": dict(node.unclaimed)} for node in nodes if node.unclaimed],
         "notUnderstood": unread,
         "unknown": unknown,

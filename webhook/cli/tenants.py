@@ -166,11 +166,6 @@ def _wrong(tenant: Record, policy: TenantPolicy | None, ledger: Ledger | None, *
         yield f"holds {used} of {limit} {key.replace('/', ' of ')}: {_THEN[quota.action if quota else 'deny']}"
 
 
-TENANT: Final = ("TENANT", "NAMESPACES", "FULL", "", "DEVICES", "LEFT", "MEMORY", "LEFT", "PENDING", "OVER LIMIT")
-CARD: Final = ("CARD", "TENANT", "DEVICES", "LEFT", "MEMORY", "LEFT")
-NAMESPACE: Final = ("NAMESPACE", "TENANT", "DEVICES", "MEMORY")
-EXEMPTION: Final = ("EXEMPTION", "ENDS", "LIFTS", "NAMESPACES", "USERS", "OWNER", "REASON")
-
 BAR: Final = 10
 OVER: Final = {"deny": "refused", "warn": "warned of", "dryrun": "logged"}
 """What becomes of a pod over the limit, by the enforcement action of the quota."""
@@ -190,20 +185,22 @@ def lines(view: Record) -> Iterator[str]:
         if percent is not None:  # a bar is whole only where nothing is left
             full = f"{percent}%".rjust(4), ("#" * min(BAR, percent * BAR // 100)).ljust(BAR, ".")
         over = OVER.get(tenant["enforcementAction"], "-")
-        pairs, pending = _pairs(tenant, counted=counted), str(tenant["pending"] or "-")
-        tenants.append((name, tenant["selection"], *full, *pairs, pending, over))
+        pending = str(tenant["pending"] or "-")
+        tenants.append((name, tenant["selection"], *full, *_pairs(tenant, counted=counted), pending, over))
         cards += [(model, name, *_pairs(totals)) for model, totals in tenant["models"].items()]
         for place in tenant["namespaces"]:
             amounts = short(place["devices"]), gib(place["memoryBytes"])
             places.append((place["name"], name, *(amounts if counted and place["counted"] else ("?", "?"))))
-    yield from table(TENANT, tenants, texts=4)
-    yield from table(CARD, sorted(cards), texts=2)
-    yield from table(NAMESPACE, sorted(places), texts=2)
+    pairs = ("DEVICES", "LEFT", "MEMORY", "LEFT")
+    yield from table(("TENANT", "NAMESPACES", "FULL", "", *pairs, "PENDING", "OVER LIMIT"), tenants, texts=4)
+    yield from table(("CARD", "TENANT", *pairs), sorted(cards), texts=2)
+    yield from table(("NAMESPACE", "TENANT", "DEVICES", "MEMORY"), sorted(places), texts=2)
     exemptions = []
     for of in view["exemptions"]:
         lifts, selected, users = (", ".join(of[key]) for key in ("lifts", "namespaces", "users"))
         exemptions.append((of["name"], of["ends"], lifts, selected, users or "everybody", of["owner"], of["reason"]))
-    yield from table(EXEMPTION, exemptions, texts=len(EXEMPTION))
+    headings = ("EXEMPTION", "ENDS", "LIFTS", "NAMESPACES", "USERS", "OWNER", "REASON")
+    yield from table(headings, exemptions, texts=len(headings))
 
 
 def _summary(tenants: Sequence[Record]) -> str:
