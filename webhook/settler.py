@@ -364,7 +364,8 @@ class Settler:
     async def _turn(self, tenant: str, turns: asyncio.Semaphore) -> None:
         try:
             async with turns:
-                if tenant not in self._policies.broken:  # its limit is in its ledger then, and nowhere else
+                # Where no readable policy was ever seen the limit is in the ledger, and nowhere else.
+                if tenant not in self._policies.policies.instead:
                     await self._settle(tenant)
         except ApiError as error:
             log.warning("%s is settled later: %s", tenant, error)

@@ -284,27 +284,16 @@ class Line(NamedTuple):
 
 
 class Installed(NamedTuple):
-    """A back end that is there, and where it was seen."""
+    """A back end that is there, where it was seen, on which nodes, and the kinds of requests that it serves.
+
+    `by_claims`: it is asked in claim templates, of which each namespace needs its own, and a share has none.
+    """
 
     backend: Backend
     sightings: Sequence[Sighting]
-
-    @property
-    def pools(self) -> list[Pool]:
-        """Its nodes."""
-        return [sighting.pool for sighting in self.sightings if sighting.pool]
-
-    @property
-    def by_claims(self) -> bool:
-        """Whether it is asked in claim templates, of which each namespace needs its own, and a share has none."""
-        return all(mode.claims for mode in self.backend.modes)
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The kinds of requests that it serves: whole devices, parts of them."""
-        whole = any(mode.when.devices in {None, "whole"} for mode in self.backend.modes)
-        part = self.backend.shares and not self.by_claims
-        return frozenset([*["whole"] * whole, *["part"] * part])
+    pools: Sequence[Pool]
+    by_claims: bool
+    kinds: Sequence[str]
 
 
 def told_apart(sightings: Sequence[Sighting]) -> tuple[list[Installed], list[Line]]:
@@ -324,8 +313,15 @@ def told_apart(sightings: Sequence[Sighting]) -> tuple[list[Installed], list[Lin
         if not (beaten or sighting.missing):
             certain.setdefault(sighting.backend.name, []).append(sighting)
 
+    installed = []
+    for backend, group in ((group[0].backend, group) for group in certain.values()):
+        by_claims = all(mode.claims for mode in backend.modes)
+        whole = any(mode.when.devices in {None, "whole"} for mode in backend.modes)
+        kinds = ["whole"] * whole + ["part"] * (backend.shares and not by_claims)
+        pools = [sighting.pool for sighting in group if sighting.pool]
+        installed.append(Installed(backend, group, pools, by_claims, kinds))
+
     # Those that nothing tells from one that is there.
-    installed = [Installed(sightings[0].backend, sightings) for sightings in certain.values()]
     firsts: dict[object, str] = {}
     there, doubtful = [], []
     for candidate in sorted(installed, key=lambda backend: (-len(backend.kinds), backend.backend.name)):

@@ -8,7 +8,7 @@ after which a namespace moves.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, KeysView, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Final, Generic, TypeVar
@@ -120,11 +120,6 @@ class Policies:
     def unknown(self) -> str:
         """Why they cannot be relied on; empty while they can."""
         return "" if monotonic() <= self.good_until else UNREADABLE
-
-    @property
-    def broken(self) -> KeysView[str]:
-        """The tenants of which no readable policy was ever seen."""
-        return self.policies.instead.keys()
 
     def tenancy(self, rulebook: Rulebook) -> Tenancy:
         """All of it as values, beside what the rulebook has from its files."""
