@@ -575,7 +575,7 @@ def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
     )
     for container, section, name in islice(plain, MOST_HINTS):
         meant = _meant(name, nearest)[0]
-        resource = meant if meant in RESOURCES else ", ".join(sorted(RESOURCES))
+        resource = meant if meant in RESOURCES else "gpu, gpu-memory or gpu-cores"
         path = field_path((*container.path, "resources", section, shown(name)))
         hints.append(f"{path}: Kubernetes takes no such resource. Write {resource}")
     return hints

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
+from webhook.core.backends.cards import models_of_nodes
 from webhook.core.backends.charge import charge
 from webhook.core.backends.translate import CannotExpressError, as_text, find_card
 from webhook.core.forms import labels
@@ -21,7 +22,8 @@ from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod, Requirement, re
 from webhook.core.kube.quantity import Fraction, show_size
 from webhook.core.plan import choose
 from webhook.core.plan.choose import Assignment, NodeSelection, Preference, requirements, rule_text
-from webhook.core.request import KEYS, pasteable
+from webhook.core.quota import tally
+from webhook.core.request import KEYS, GpuRequest, pasteable
 from webhook.core.rules.modes import Companions, Constant
 from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.core.rules.verbs import CONTAINER, SlotKind
@@ -81,7 +83,7 @@ def make(
             plan.violations += refusal.violations
         if assignment is not None:
             plan.assignments.append(assignment)
-            warnings += [*assignment.warnings, *_too_many(demand, assignment.request.count, rulebook)]
+            warnings += [*assignment.warnings, *_beyond_nodes(demand, assignment.request, rulebook)]
             alone = demand.request is None and "gpu-backend" not in demand.stated
             if alone and assignment.request.devices == "part" and not nodes.allows(assignment):
                 pool = " and ".join(map(str, nodes.pool(assignment)))
@@ -110,15 +112,20 @@ ON_A_NODE: Final = 16
 """The most devices of a node where none is known: so many are in a DGX-2, an Atlas 900 A3 and a trn1.32xlarge."""
 
 
-def _too_many(demand: ContainerRequest, count: int, rulebook: Rulebook) -> Iterator[str]:
-    """A warning if a container asks in shorthand for more devices than a node has, which may be meant as percents."""
+def _beyond_nodes(demand: ContainerRequest, request: GpuRequest, rulebook: Rulebook) -> Iterator[str]:
+    """Warnings if a container asks in shorthand for more devices than a node has, or for a card of none."""
     stated, most = demand.stated.get("gpu"), rulebook.surroundings.most or ON_A_NODE
-    if stated is not None and count > most:
+    if stated is not None and request.count > most:
         fix = f"write {most} or fewer"
-        if ON_A_NODE < count <= 100 and stated.value.share is None:
-            part = quantity.show(Fraction(count, 100))
-            fix = f"write {pasteable(stated.key, part)} if you mean {count} % of a device"
-        yield f"{fix}: no node that is known has {count} devices ({stated.path})"
+        if ON_A_NODE < request.count <= 100 and stated.value.share is None:
+            part = quantity.show(Fraction(request.count, 100))
+            fix = f"write {pasteable(stated.key, part)} if you mean {request.count} % of a device"
+        yield f"{fix}: no node that is known has {request.count} devices ({stated.path})"
+    model, exists = demand.stated.get("gpu-model"), rulebook.surroundings.exists
+    present = [card for card in models_of_nodes(rulebook) if f"{tally.DEVICES}/{card}" in exists]  # if all are known
+    if model is not None and present and set(present).isdisjoint(request.models):
+        wish = f"write {model.key}: {' or '.join(present[:3])}"
+        yield f"{wish}: no node that is known has {model.text} ({model.path})"
 
 
 def _unheard(pod: Pod, serving: Sequence[str], rulebook: Rulebook) -> Iterator[str]:
