@@ -18,17 +18,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("patient", deadline=None)  # machines differ, and the other workers have their share
 settings.load_profile("patient")
 
+ON_SHARED_PLANES = (
+    *("applied_twice", "claims", "dynamic_resources", "enforcement", "golden_cases", "guard", "inventory"),
+    *("refusals", "rewrites", "scheduling", "survey", "templates"),
+)
+"""On the two control planes of a session, which every worker that had one of them would keep to its end."""
+
 GROUPS: Sequence[Sequence[str]] = (
     tuple(f"tests/cluster/tenancy/test_{name}.py" for name in ("net", "neutral", "taken_away")),
     tuple(f"tests/cluster/tenancy/test_{name}.py" for name in ("faults", "storm")),
     ("tests/cluster/tenancy/",),
+    tuple(f"tests/cluster/test_{name}.py" for name in ON_SHARED_PLANES),
     ("tests/cluster/test_certs.py",),
     ("tests/cluster/test_upgrading.py",),
     ("tests/cluster/test_rollouts.py",),
     ("tests/image/",),
-    tuple(f"tests/cluster/test_{name}.py" for name in ("scheduling", "claims", "dynamic_resources", "guard")),
-    tuple(f"tests/cluster/test_{name}.py" for name in ("golden_cases", "enforcement", "refusals", "rewrites")),
-    ("tests/cluster/test_templates.py",),
     ("tests/cases/", "tests/core/test_projection.py"),
     ("tests/laws/test_idempotence.py",),
     ("tests/laws/test_ledger.py",),
