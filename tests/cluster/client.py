@@ -4,8 +4,10 @@ import http.client
 import json
 import os
 import re
+import select
 import ssl
 import subprocess
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +36,13 @@ class RefusedError(Exception):
         self.warnings = warnings
 
 
+class _Connection(http.client.HTTPSConnection):
+    """Hangs up when nobody has it any more."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
     """An administrator of one cluster, with a namespace for whatever names none itself."""
@@ -46,6 +55,7 @@ class Client:
     user: str = ""
     group: str = "system:masters"
     _resources: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
+    _kept: threading.local = field(default_factory=threading.local)
 
     def create(self, obj: Object, *, dry_run: bool = False) -> Answer:
         """Create the object."""
@@ -138,15 +148,32 @@ class Client:
     def _exchange(
         self, method: str, path: str, body: bytes | None, content_type: str
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        connection = http.client.HTTPSConnection(urlsplit(self.url).netloc, context=self.tls, timeout=_TIMEOUT)
+        connection = self._connection()
         try:
             # Whoever an administrator acts as may do everything, too: what is tried is admission.
             acting = {"Impersonate-User": self.user, "Impersonate-Group": self.group} if self.user else {}
             connection.request(method, path, body, {**acting, **({"Content-Type": content_type} if body else {})})
             response = connection.getresponse()
             return response.status, response.headers, response.read()
-        finally:
+        except BaseException:
             connection.close()
+            raise
+
+    def _connection(self) -> "_Connection":
+        """That of this thread, as a handshake costs more than a request; a new one if the API server has ended it."""
+        kept: _Connection | None = getattr(self._kept, "connection", None)
+        if kept is None:
+            kept = self._kept.connection = _Connection(urlsplit(self.url).netloc, context=self.tls, timeout=_TIMEOUT)
+        elif kept.sock is not None:
+            waiting = select.poll()
+            waiting.register(kept.sock, select.POLLIN)
+            if waiting.poll(0):
+                kept.close()
+        return kept
+
+    def close(self) -> None:
+        """Hang up; the connections of other threads end with them."""
+        self._connection().close()
 
     def in_namespace(self, name: str) -> "Client":
         """The same client in a namespace of that name, made when there is none."""
