@@ -1,6 +1,5 @@
 """What an API server makes of match conditions and admission policies: by its own code, in `controlplane`."""
 
-import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -85,7 +84,7 @@ def judged(
         writer = Thread(target=_write, args=(program.stdin, asked, requests))
         writer.start()
         for line in program.stdout:
-            yield {name: _outcome(found) for name, found in json.loads(line).items()}
+            yield {name: _outcome(found) for name, found in orjson.loads(line).items()}
         writer.join()
     assert program.returncode == 0
 
