@@ -18,7 +18,6 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.plane import control_plane
 from tests.cluster.pods import pod
 from tests.cluster.tenancy import fleet
-from tests.cluster.tenancy.crowd import Hand
 from tests.cluster.tenancy.fleet import Fleet
 from tests.laws import SOAK
 
@@ -78,14 +77,13 @@ def test_a_bystander_gets_every_pod_and_waits_little_longer_than_for_the_api_ser
 
 def created(served: Fleet, namespace: str, name: str) -> list[float]:
     """Create pods one after the other; how many seconds each took."""
-    hand, seconds = Hand(served.client), []
+    seconds = []
     for number in range(CREATES):
         body = json.dumps(pod(f"{name}-{number}", labels={"gpu": "0.3"})).encode()
         began = monotonic()
-        code, _, said = hand.send("POST", f"/api/v1/namespaces/{namespace}/pods", body, PATIENCE)
+        code, _, said = served.client.exchange("POST", f"/api/v1/namespaces/{namespace}/pods", body, seconds=PATIENCE)
         seconds.append(monotonic() - began)
         assert code == HTTPStatus.CREATED, said.decode()
-    hand.close()
     return seconds
 
 
@@ -116,11 +114,9 @@ class Attack:
             thread.join()
 
     def _send(self) -> None:
-        hand = Hand(self._client)
         while not self._over.is_set():
             try:
-                code, _, said = hand.send("POST", self._path, self._monster, PATIENCE)
+                code, _, said = self._client.exchange("POST", self._path, self._monster, seconds=PATIENCE)
                 self.answers[f"{code} {said[:150]!r}"] += 1
             except OSError as error:
                 self.answers[str(error)[:150]] += 1
-        hand.close()

@@ -17,7 +17,8 @@ from urllib.parse import urlencode, urlsplit
 Object = Mapping[str, Any]
 
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-_TIMEOUT = 40  # seconds; the API server itself gives up after 34
+_JSON, MERGE = "application/json", "application/merge-patch+json"
+_TIMEOUT = 40.0  # seconds; the API server itself gives up after 34
 
 
 class Answer(dict[str, Any]):
@@ -82,7 +83,7 @@ class Client:
     def patch(self, obj: Object, change: Object, *, subresource: str = "") -> Answer:
         """Merge a change into the stored object."""
         path = self.path(obj, subresource)
-        return self.send("PATCH", path, change, content_type="application/merge-patch+json")
+        return self.send("PATCH", path, change, content_type=MERGE)
 
     def apply(self, obj: Object, *, manager: str = "tests", dry_run: bool = False) -> Answer:
         """Apply on the server's side, taking over fields that others own."""
@@ -126,11 +127,11 @@ class Client:
         body: Object | None = None,
         *,
         query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
+        content_type: str = _JSON,
     ) -> Answer:
         """One request; RefusedError for every answer that is not a success."""
         sent = None if body is None else json.dumps(body).encode()
-        code, headers, received = self._exchange(method, f"{path}?{urlencode(query or {})}", sent, content_type)
+        code, headers, received = self.exchange(method, f"{path}?{urlencode(query or {})}", sent, content_type)
         answer = Answer(json.loads(received))
         answer.warnings = _warnings(headers)
         if code >= http.client.BAD_REQUEST:
@@ -140,23 +141,29 @@ class Client:
     def text(self, path: str) -> str:
         """What a path answers that is not JSON, or "" when it does not answer well (yet)."""
         try:
-            code, _, received = self._exchange("GET", path, None, "")
+            code, _, received = self.exchange("GET", path, None)
         except OSError:
             return ""
         return received.decode() if code == http.client.OK else ""
 
-    def _exchange(
-        self, method: str, path: str, body: bytes | None, content_type: str
+    def exchange(
+        self, method: str, path: str, body: bytes | None, content_type: str = _JSON, seconds: float = _TIMEOUT
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """One request as it is, and its answer; OSError if there is none in so many seconds."""
         connection = self._connection()
         try:
+            if connection.sock is None:
+                connection.connect()
+            connection.sock.settimeout(seconds)
             # Whoever an administrator acts as may do everything, too: what is tried is admission.
             acting = {"Impersonate-User": self.user, "Impersonate-Group": self.group} if self.user else {}
             connection.request(method, path, body, {**acting, **({"Content-Type": content_type} if body else {})})
             response = connection.getresponse()
             return response.status, response.headers, response.read()
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, http.client.HTTPException):
+                raise OSError(f"{type(error).__name__}: {error}") from None
             raise
 
     def _connection(self) -> "_Connection":

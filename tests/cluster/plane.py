@@ -9,7 +9,7 @@ import random
 import socket
 import ssl
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,8 +50,8 @@ def control_plane(binaries: Binaries, *, controllers: bool = False) -> Iterator[
         plane = _with_apiserver(processes, binaries, made)
         if controllers:
             _start_controllers(processes, binaries, made, plane.client.kubeconfig)
-        with closing(plane.client):
-            yield plane
+        yield plane
+        plane.client.close()
 
 
 @contextmanager
@@ -69,10 +69,9 @@ def control_planes(
         planes = [_with_apiserver(processes, binaries, made, *outward, *options) for _ in range(count)]
         if controllers:
             _start_controllers(processes, binaries, made, planes[0].client.kubeconfig)
-        with ExitStack() as stack:
-            for plane in planes:
-                stack.enter_context(closing(plane.client))
-            yield planes
+        yield planes
+        for plane in planes:
+            plane.client.close()
 
 
 def _with_apiserver(processes: Processes, binaries: Binaries, made: Credentials, *options: str) -> ControlPlane:

@@ -3,7 +3,6 @@
 `SHAPES` are the ways in which a pod can ask, each with what it holds, worked out by hand.
 """
 
-import http.client
 import json
 import queue
 import random
@@ -15,7 +14,6 @@ from fractions import Fraction
 from http import HTTPStatus
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 from tests.cluster.client import Client
 from tests.cluster.pods import container, limits, pod
@@ -150,38 +148,7 @@ class Tale:
         return [each for each in self.endings if each.code != HTTPStatus.CREATED and not each.refused]
 
 
-class Hand:
-    """One client with one connection, which is made anew when it breaks."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._connection: http.client.HTTPSConnection | None = None
-
-    def send(self, method: str, path: str, body: bytes | None, seconds: float) -> tuple[int, float, bytes]:
-        """The code, the seconds after which to come again if it says, and the body; OSError if nothing is known."""
-        if self._connection is None:
-            netloc = urlsplit(self._client.url).netloc
-            self._connection = http.client.HTTPSConnection(netloc, context=self._client.tls, timeout=SECONDS)
-        try:
-            if self._connection.sock is None:
-                self._connection.connect()
-            self._connection.sock.settimeout(seconds)
-            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-            self._connection.request(method, path, body, {"Content-Type": kind} if body else {})
-            answer = self._connection.getresponse()
-            return answer.status, float(answer.headers.get("Retry-After") or 0), answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            raise OSError(f"{type(error).__name__}: {error}") from None
-
-    def close(self) -> None:
-        """Hang up."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
-
-Then = Callable[[Hand, Ending], None]
+Then = Callable[[Ending], None]
 
 
 class Crowd:
@@ -221,32 +188,30 @@ class Crowd:
         return self.tale
 
     def _ask(self) -> None:
-        hand = Hand(self._client)
         try:
             while not self._failed:
                 try:
                     wish = self._left.get_nowait()
                 except queue.Empty:
                     return
-                ending = self._grant(hand, wish)
+                ending = self._grant(wish)
                 with self._lock:
                     self.tale.endings.append(ending)
                     self.done += 1
                 if self._then is not None:
-                    self._then(hand, ending)
+                    self._then(ending)
         except BaseException as error:  # noqa: BLE001 - raised by whoever has started it
             self._failed.append(error)
-        finally:
-            hand.close()
 
-    def _grant(self, hand: Hand, wish: Wish) -> Ending:
+    def _grant(self, wish: Wish) -> Ending:
         """Ask until there is an answer that will stay."""
         path, body = f"/api/v1/namespaces/{wish.namespace}/pods", wish.body
         until = monotonic() + PATIENCE
         unsure, seconds = False, wish.patience
         while True:
             try:
-                code, wait, said = hand.send("POST", path, body, seconds)
+                code, headers, said = self._client.exchange("POST", path, body, seconds=seconds)
+                wait = float(headers.get("Retry-After") or 0) or BACKOFF
             except OSError as error:
                 code, wait, said = 0, BACKOFF, str(error).encode()
             text = said.decode()
@@ -259,7 +224,7 @@ class Crowd:
             seconds = SECONDS
             unsure = unsure or code in {0, HTTPStatus.GATEWAY_TIMEOUT, HTTPStatus.INTERNAL_SERVER_ERROR}
             self._count(code, text)
-            self._stopped.wait(wait or BACKOFF)
+            self._stopped.wait(wait)
 
     def _count(self, code: int, said: str) -> None:
         with self._lock:

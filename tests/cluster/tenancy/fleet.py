@@ -1,8 +1,6 @@
 """Several admission servers behind one address, a settler, and tenants that are ready to be asked for."""
 
-import http.client
 import re
-import ssl
 import sys
 import threading
 from collections import Counter
@@ -16,6 +14,7 @@ from urllib.parse import urlsplit
 
 from tests.cluster.accounts import SETTLER, kubeconfig_of
 from tests.cluster.client import Client
+from tests.cluster.installation import page
 from tests.cluster.plane import ControlPlane, accepts, free_port
 from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
@@ -75,9 +74,9 @@ class Fleet:
         """What the replicas count of their ledgers, together."""
         found: Counter[str] = Counter()
         for process in self.replicas:
-            page = _metrics(port_of(process))
+            shown = page(f"https://127.0.0.1:{port_of(process)}/metrics")
             for name in FIGURES:
-                found[name] += float(re.search(rf"^gpu_webhook_{re.escape(name)}\S* (\S+)$", page, re.MULTILINE)[1])  # type: ignore[index,assignment]
+                found[name] += float(re.search(rf"^gpu_webhook_{re.escape(name)}\S* (\S+)$", shown, re.MULTILINE)[1])  # type: ignore[index,assignment]
         return found
 
 
@@ -85,16 +84,6 @@ def port_of(process: Process) -> int:
     """Where a program of ours listens."""
     bind = next(word for word in process.command if word.startswith("--bind="))
     return int(bind.rpartition(":")[2])
-
-
-def _metrics(port: int) -> str:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10)
-    connection.request("GET", "/metrics")
-    page = connection.getresponse().read().decode()
-    connection.close()
-    return page
 
 
 @contextmanager

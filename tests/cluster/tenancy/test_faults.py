@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.client import Client
+from tests.cluster.client import MERGE, Client
 from tests.cluster.plane import restarted
 from tests.cluster.pods import pod
 from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
-from tests.cluster.tenancy.crowd import SHAPES, Crowd, Ending, Hand, Row, Tale, Wish, wishes
+from tests.cluster.tenancy.crowd import SHAPES, Crowd, Ending, Row, Tale, Wish, wishes
 from tests.cluster.tenancy.fleet import GRACE, Fleet, await_settled, hold
 from tests.cluster.tenancy.witness import Witness
 from tests.cluster.waiting import until
@@ -137,7 +137,7 @@ def _impatient(all_of_them: Sequence[Wish]) -> list[Wish]:
 
 def _storm(fleet: Fleet, faults: Sequence[Fault], all_of_them: Sequence[Wish], seed: int) -> Tale:
     """A crowd whose pods come and go, and faults one after the other as soon as it is under way."""
-    crowd = Crowd(fleet.client, lambda hand, ending: _leave(hand, ending, seed))
+    crowd = Crowd(fleet.client, lambda ending: _leave(fleet.client, ending, seed))
     asking = threading.Thread(target=crowd.run, args=[all_of_them])
     asking.start()
     try:
@@ -149,7 +149,7 @@ def _storm(fleet: Fleet, faults: Sequence[Fault], all_of_them: Sequence[Wish], s
     return crowd.told()
 
 
-def _leave(hand: Hand, ending: Ending, seed: int) -> None:
+def _leave(client: Client, ending: Ending, seed: int) -> None:
     """Half of the pods are deleted as soon as they are there, or are over; where that fails they stay."""
     fate = random.Random(f"{seed} {ending.wish.name}").random()  # noqa: S311 - not a secret
     if ending.code != HTTPStatus.CREATED or fate > 0.5:
@@ -157,9 +157,9 @@ def _leave(hand: Hand, ending: Ending, seed: int) -> None:
     path = f"/api/v1/namespaces/{ending.wish.namespace}/pods/{ending.wish.name}"
     try:
         if fate > 0.4:
-            hand.send("PATCH", f"{path}/status", b'{"status": {"phase": "Succeeded"}}', 10)
+            client.exchange("PATCH", f"{path}/status", b'{"status": {"phase": "Succeeded"}}', MERGE, 10)
         else:
-            hand.send("DELETE", f"{path}?gracePeriodSeconds=0", None, 10)
+            client.exchange("DELETE", f"{path}?gracePeriodSeconds=0", None, seconds=10)
     except OSError:
         return
 

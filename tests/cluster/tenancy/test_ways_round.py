@@ -13,7 +13,6 @@ from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.devices import claim_template
 from tests.cluster.pods import container, limits, pod
 from tests.cluster.tenancy import world
-from tests.cluster.tenancy.crowd import Hand
 from tests.cluster.tenancy.test_bindings import bind, binding
 from tests.cluster.tenancy.town import Town, create, gpu_pod, owner, told
 from tests.cluster.waiting import until
@@ -27,7 +26,6 @@ FORBIDDEN = HTTPStatus.FORBIDDEN
 INVALID = HTTPStatus.UNPROCESSABLE_ENTITY
 NODE = "gpu-7"
 MIRROR = "kubernetes.io/config.mirror"
-SECONDS = 30.0
 RULES = builders.rulebook(builders.shipped_files())
 
 
@@ -141,10 +139,8 @@ def test_of_a_key_that_stands_twice_what_is_stored_is_what_counts(town: Town, mi
     """Go's decoder and ours never read the same text: the API server sends what it has understood."""
     twice = json.dumps(gpu_pod("twice")).replace('"gpu": "1"', '"gpu": "1", "gpu": "2"')
     assert twice.count('"gpu"') == 2
-    hand = Hand(town.client)
 
-    code, _, body = hand.send("POST", mine.collection(pod("any")), twice.encode(), SECONDS)
-    hand.close()
+    code, _, body = town.client.exchange("POST", mine.collection(pod("any")), twice.encode())
 
     stored = json.loads(body)
     assert code == HTTPStatus.CREATED, body
