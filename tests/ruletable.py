@@ -92,8 +92,11 @@ def _text(value: Any) -> str:
 
 
 def _cannot(backend: Backend, alone: Rulebook) -> Iterator[str]:
-    lost = [what for what, words in PROBES.items() if not _can(what, words, backend, alone)]
-    yield from (what for what in lost if what not in {IMPLIED[other] for other in lost if other in IMPLIED})
+    lost: list[str] = []
+    for what, words in PROBES.items():
+        if what not in {IMPLIED.get(other) for other in lost} and not _can(what, words, backend, alone):
+            lost.append(what)
+            yield what
 
 
 def _can(what: str, words: Sequence[Mapping[str, str]], backend: Backend, alone: Rulebook) -> bool:
