@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from tests import conversions, reference, ruletable
-from webhook.core.rules.backend import BACKEND, SHARED
+from webhook.core.rules.backend import BACKEND
 from webhook.core.rules.catalog import DEVICE_CATALOG
 from webhook.core.rules.claims import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, PROTECTION
+from webhook.core.rules.load import SHARED
 from webhook.core.rules.objects import FACTOR_KEYS, WORKLOAD
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY
 from webhook.core.violations import CODES

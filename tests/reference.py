@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from webhook.core.forms.forms import Schema
-from webhook.core.rules.backend import SHARED
-from webhook.core.rules.verbs import MEANINGS, UNITS
+from webhook.core.rules.load import MEANINGS, SHARED
+from webhook.core.rules.verbs import UNITS
 
 
 def keys(schema: Schema, elsewhere: Schema | None = None) -> str:
@@ -64,7 +64,7 @@ def _flow(value: Any) -> str:
 
 def verbs() -> str:
     """A table of the verbs."""
-    rows = (f"| `{verb}` | {meaning} |" for verb, meaning in MEANINGS.items())
+    rows = (f"| `{verb}` | {meaning} |" for verb, (meaning, *_) in MEANINGS.items())
     return "\n".join(["| verb | the amount, or the text |", "| --- | --- |", *rows])
 
 

@@ -14,7 +14,8 @@ from tests.laws import SOAK
 from webhook.core.forms.document import DocumentError, Node
 from webhook.core.rules import load
 from webhook.core.rules import load as schemas
-from webhook.core.rules.verbs import MEANINGS, VERBS
+from webhook.core.rules.load import MEANINGS
+from webhook.core.rules.verbs import VERBS
 from webhook.files.documents import parse
 
 SCHEMA = schemas.schema()

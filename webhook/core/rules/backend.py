@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from math import ceil
 from typing import Any, Final, Literal
 
 from webhook.core.forms import forms, labels
@@ -13,9 +11,8 @@ from webhook.core.forms.document import Location, Node, Problem, Section, neares
 from webhook.core.forms.forms import FLAG, TEXT, derived, form, list_of, map_of, optional, required, whole, word
 from webhook.core.request import KEYS, SHARINGS
 from webhook.core.rules import modes
-from webhook.core.rules.catalog import VENDOR, Card, Profile
-from webhook.core.rules.modes import COMPANIONS, HOLED, Companions, Constant, Mode, Output, Outputs, constant
-from webhook.core.rules.verbs import Amount, Slot
+from webhook.core.rules.catalog import VENDOR, Card
+from webhook.core.rules.modes import COMPANIONS, HOLED, Companions, Constant, Mode, Outputs, constant
 
 # What every pod gets
 
@@ -40,7 +37,7 @@ _TOLERABLE: Final = [
     {"anyOf": [{"required": ["key"]}, _NOT_EQUAL]},
     {"anyOf": [_NO_SECONDS, _NO_EXECUTE]},
 ]
-_TOLERATION: Final = forms.mapping(
+TOLERATION: Final = forms.mapping(
     {
         "key": optional(_KEY, "The taint's key; left out with `operator: Exists` it is any.", "acme.example/card"),
         "operator": optional(
@@ -75,7 +72,7 @@ class Injection:
         key="schedulerName",
     )
     tolerations: Sequence[tuple[Mapping[str, Any], str]] = optional(
-        list_of(forms.defined("toleration", _TOLERATION)),
+        list_of(forms.defined("toleration", TOLERATION)),
         "Tolerations of the pod.",
         [{"key": "acme.example/card", "operator": "Exists", "effect": "NoSchedule"}],
     )
@@ -144,7 +141,7 @@ _ONE_OUTCOME: Final = [
     {"required": ["refused"]},
     {"type": "object", "anyOf": [{"required": [key]} for key in EXPECTED]},
 ]
-_EXAMPLE: Final = form(Example, forms.Rule({"oneOf": _ONE_OUTCOME}), complete=Example.titled)
+EXAMPLE: Final = form(Example, forms.Rule({"oneOf": _ONE_OUTCOME}), complete=Example.titled)
 
 
 # Its nodes, partitions and parameters
@@ -281,7 +278,7 @@ class Backend:
         "Annotations and labels, as globs, that restrict a pod to some devices and that no mode writes.",
     )
     modes: Sequence[Mode] = required(
-        list_of(modes.MODE, "needs at least one mode"),
+        list_of(forms.defined("mode", modes.MODE), "needs at least one mode"),
         "Ways to serve a request. The first whose `when` matches is taken. If none matches, the request is refused.",
     )
     inject: Injection = optional(
@@ -295,9 +292,7 @@ class Backend:
         default="repair",
     )
     examples: Sequence[Example] = required(
-        list_of(
-            forms.defined("example", _EXAMPLE), "needs at least one example, so that somebody sees the rule work"
-        ),
+        list_of(forms.defined("example", EXAMPLE), "needs at least one example, so that somebody sees the rule work"),
         "Executed by `check`, and by servers whose cluster enables the back end.",
         [{"ask": {"gpu": "1"}, "limits": {"acme.example/card": 1}}],
         default=(),
@@ -349,106 +344,3 @@ class Backend:
 
 
 BACKEND: Final = form(Backend, complete=Backend.consistent)
-SHARED: Final[Mapping[str, forms.Schema]] = {
-    "mode": modes.SHARED["mode"],
-    "example": _EXAMPLE.schema,
-    "toleration": _TOLERATION.schema,
-    **modes.SHARED,
-}
-"""What a back end has often, by the name of its schema."""
-
-
-# A back end beside the catalogues: its cards, and its modes with what they inherit, some of them many times over
-
-
-def complete(backend: Backend, devices: Mapping[str, Card]) -> Backend:
-    """The back end with its cards and all of its modes."""
-    own = [devices[model] for model in sorted(backend.models)]
-    alike = {(card.memory, card.tflops, tuple(card.profiles)) for card in own}
-    modes: Sequence[Mode] = [
-        _inheriting(sized, backend)
-        for mode in backend.modes
-        for sized in [_named(mode, "{memory}", str(number), size=size) for number, size in mode.sizes] or [mode]
-    ]
-    backend = replace(backend, card=own[0] if len(alike) == 1 else None)
-    profiles: dict[str, Profile] = {}
-    if backend.partitions is not None:
-        cards = [card for card in {card.model: card for card in devices.values()}.values() if backend.serves(card)]
-        profiles = {
-            name: profile
-            for card in cards
-            for name, profile in card.profiles.items()
-            if any(fnmatchcase(name, glob) for glob in backend.partitions.only)
-        }
-        modes = [*_of_profiles(modes, profiles, backend.partitions.spelling, one_card=len(cards) == 1)]
-    owns = frozenset(name for mode in modes for name in mode.amounts)
-    return replace(backend, modes=modes, profiles=frozenset(profiles), owns=owns)
-
-
-def _inheriting(mode: Mode, backend: Backend) -> Mode:
-    """The mode with what its back end injects and demands whatever the mode, and what is known of its numbers."""
-    outputs = mode.outputs.over(backend.inject.outputs)
-    affinity = outputs.node_affinity
-    numbers = {key: output for key, output in affinity.items() if output.is_number}
-    computed = [output for output in (*mode.amounts.values(), *numbers.values()) if output.what]
-    of_pod = [*outputs.annotations.values(), *outputs.labels.values()]
-    words = {word for output in (*of_pod, *affinity.values(), *mode.claims) for word in output.words}
-    loose = (output.what for output in of_pod if isinstance(output, Amount) and output.substring)
-    return replace(
-        mode,
-        outputs=outputs,
-        companions=mode.companions.over(backend.companions) if mode.companions else backend.companions,
-        selects=next((word for word in ("product", "model") if word in words), "model" if mode.when.models else None),
-        node_numbers=numbers,
-        pool={
-            key: output
-            for key, output in affinity.items()
-            if not output.words or {*output.words} - {"product", "model"}
-        },
-        verbs=frozenset(output.what for output in computed),
-        loosely=None if any("lookalikes" in output.words for output in of_pod) else next(loose, None),
-        all_cores=any((output.what, output.absent) == ("cores", "whole") for output in computed),
-    )
-
-
-def _named(mode: Mode, hole: str, text: str, **changes: Any) -> Mode:
-    """The mode with a text in the place of a hole in the names of its resources."""
-    limits = {name.replace(hole, text): output for name, output in mode.limits.items()}
-    slots: dict[str, Output] = {name: output for name, output in mode.amounts.items() if isinstance(name, Slot)}
-    return replace(mode, sizes=(), limits=limits, amounts={**limits, **slots}, **changes)
-
-
-def _of_profiles(
-    modes: Iterable[Mode], profiles: Mapping[str, Profile], spelling: Mapping[str, str], *, one_card: bool
-) -> Iterator[Mode]:
-    """The modes, each that differs from profile to profile once for every profile.
-
-    That is one whose resources or claims are named after it, or, where the back end has only one kind of card,
-    whose amounts are the profile's.
-    """
-    for mode in modes:
-        sized = any(output.what == "memory" for output in mode.amounts.values())
-        if any("{profile}" in name for name in (*mode.limits, *(str(claim.value) for claim in mode.claims))):
-            for name in profiles:
-                # A resource name holds no plus sign: 1g.10gb+me is 1g.10gb.me there
-                # [NVIDIA/k8s-device-plugin internal/rm/rm.go].
-                written = spelling.get(name, name).replace("+", ".")
-                named = [(claim, str(claim.value).replace("{profile}", written)) for claim in mode.claims]
-                claims = [replace(claim, value=value) for claim, value in named]
-                yield _named(mode, "{profile}", written, profile=name, claims=claims)
-        elif mode.when.devices == "profile" and one_card and sized:
-            for name, profile in profiles.items():
-                limits, amounts = (_of_size(outputs, profile.memory) for outputs in (mode.limits, mode.amounts))
-                yield replace(mode, profile=name, limits=limits, amounts=amounts)
-        else:
-            yield mode
-
-
-def _of_size(outputs: Mapping[str, Output], memory: int) -> dict[str, Output]:
-    """The outputs with just this amount of memory, which a profile's template has."""
-    return {
-        name: replace(output, fit=(ceil(memory / output.unit),), step=1, minimum=None, maximum=None)
-        if isinstance(output, Amount) and output.what == "memory"
-        else output
-        for name, output in outputs.items()
-    }

@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
+from math import ceil
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from webhook.core.forms import forms, inheritance
@@ -19,13 +21,16 @@ from webhook.core.forms.document import (
 )
 from webhook.core.forms.inheritance import PARAMETER, inheriting, parametrised
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
-from webhook.core.rules.backend import BACKEND, SHARED, Backend, complete
-from webhook.core.rules.catalog import DEVICE_CATALOG, Card, Cards, DeviceCatalog, Known
+from webhook.core.rules import modes, verbs
+from webhook.core.rules.backend import BACKEND, EXAMPLE, TOLERATION, Backend
+from webhook.core.rules.catalog import DEVICE_CATALOG, Card, Cards, DeviceCatalog, Known, Profile
 from webhook.core.rules.claims import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected
+from webhook.core.rules.modes import Mode, Output
 from webhook.core.rules.objects import BUILT_IN, WORKLOAD, Kinds, Workload
 from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
+from webhook.core.rules.verbs import UNITS, VERBS, Amount, Slot
 
 # Every kind of document, and the JSON Schema of them that `gpu-webhook schema` prints for editors
 
@@ -74,6 +79,63 @@ KINDS: Final[Mapping[str, Kind]] = {
         "Where objects of a kind keep the templates of their pods, and how many pods each makes.", WORKLOAD.schema
     ),
 }
+
+
+MEANINGS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "count": ("How many devices.", {}, {"absent": 1}),
+    "memory": ("Memory of a device, or of its partition.", {"unit": "MiB", "round": "up"}),
+    "cores": (
+        "Compute of a device.",
+        {"unit": "percent", "round": "up", "step": 5, "min": 5, "max": 100, "absent": "none"},
+    ),
+    "share": ("The part of a device that has the memory and the compute asked for.", {"parts": 16}),
+    "model": ("The catalogue's name of each model asked for.",),
+    "product": ("The product names of the models asked for.", {"form": "label"}),
+    "lookalikes": ("Other models whose product names contain a name of the one asked for.",),
+    "profile": ("The hardware partition asked for.",),
+    "placement": ("`binpack`, `spread` or `topology`, if asked for.", {"values": {"topology": "topology-aware"}}),
+    "container": ("The container's name.",),
+}
+"""What each verb computes, and examples of its options."""
+
+
+def _any_verb(options: Mapping[str, forms.Schema], **keywords: Any) -> forms.Schema:
+    """A mapping with any of these verbs, and their options."""
+    of_verbs = {
+        verb: forms.described(MEANINGS[verb][0], schema, *MEANINGS[verb][1:]) for verb, schema in options.items()
+    }
+    return {"type": "object", "properties": of_verbs, **keywords}
+
+
+def _one_verb(words: str) -> forms.Schema:
+    """A mapping with one verb, the options of whose text stand under `words` in `$defs`."""
+    options = {verb: forms.reference(f"{verb}Options" if verb in UNITS else words) for verb in VERBS}
+    return _any_verb(options, additionalProperties=False, minProperties=1, maxProperties=1)
+
+
+# Node labels hold no spaces, so product names stand there as labels have them.
+_OF_NODES: Final = {**verbs.WORD_OPTIONS, "form": forms.optional(forms.word(("label",)), verbs.FORM, default="label")}
+_UNITS: Final = forms.word(UNITS).schema
+_LIMITS: Final = _any_verb({verb: verbs.number(verb, {}).schema for verb in UNITS})
+SHARED: Final[Mapping[str, forms.Schema]] = {
+    "mode": modes.MODE.schema,
+    "example": EXAMPLE.schema,
+    "toleration": TOLERATION.schema,
+    **{f"{verb}Options": verbs.READERS[verb].schema for verb in UNITS},
+    "wordOptions": verbs.text("model").schema,
+    "nodeLabelOptions": verbs.text("model", _OF_NODES).schema,
+    "verb": _one_verb("wordOptions"),
+    "nodeLabelVerb": _one_verb("nodeLabelOptions"),
+    # Other verbs are excluded outside of the alternatives: an editor then says of a slip that it is no verb, and not
+    # that a number was expected.
+    "limit": {
+        "anyOf": [forms.whole().schema, _UNITS, _LIMITS],
+        "propertyNames": _UNITS,
+        "minProperties": 1,
+        "maxProperties": 1,
+    },
+}
+"""What a back end has often, by the name of its schema."""
 
 
 def _document(kind: forms.Shape[str], meaning: str, spec: forms.Schema, name: forms.Schema) -> forms.Form[Any]:
@@ -143,6 +205,102 @@ def schema_text(value: Any, indent: str = "") -> str:
         return "[\n" + ",\n".join(f"{inner}{schema_text(entry, inner)}" for entry in value) + f"\n{indent}]"
     entries = (f"{inner}{json.dumps(key)}: {schema_text(entry, inner)}" for key, entry in value.items())
     return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
+
+
+# A back end beside the catalogues: its cards, and its modes with what they inherit, some of them many times over
+
+
+def _complete(backend: Backend, devices: Mapping[str, Card]) -> Backend:
+    """The back end with its cards and all of its modes."""
+    own = [devices[model] for model in sorted(backend.models)]
+    alike = {(card.memory, card.tflops, tuple(card.profiles)) for card in own}
+    modes: Sequence[Mode] = [
+        _inheriting(sized, backend)
+        for mode in backend.modes
+        for sized in [_named(mode, "{memory}", str(number), size=size) for number, size in mode.sizes] or [mode]
+    ]
+    backend = replace(backend, card=own[0] if len(alike) == 1 else None)
+    profiles: dict[str, Profile] = {}
+    if backend.partitions is not None:
+        cards = [card for card in {card.model: card for card in devices.values()}.values() if backend.serves(card)]
+        profiles = {
+            name: profile
+            for card in cards
+            for name, profile in card.profiles.items()
+            if any(fnmatchcase(name, glob) for glob in backend.partitions.only)
+        }
+        modes = [*_of_profiles(modes, profiles, backend.partitions.spelling, one_card=len(cards) == 1)]
+    owns = frozenset(name for mode in modes for name in mode.amounts)
+    return replace(backend, modes=modes, profiles=frozenset(profiles), owns=owns)
+
+
+def _inheriting(mode: Mode, backend: Backend) -> Mode:
+    """The mode with what its back end injects and demands whatever the mode, and what is known of its numbers."""
+    outputs = mode.outputs.over(backend.inject.outputs)
+    affinity = outputs.node_affinity
+    numbers = {key: output for key, output in affinity.items() if output.is_number}
+    computed = [output for output in (*mode.amounts.values(), *numbers.values()) if output.what]
+    of_pod = [*outputs.annotations.values(), *outputs.labels.values()]
+    words = {word for output in (*of_pod, *affinity.values(), *mode.claims) for word in output.words}
+    loose = (output.what for output in of_pod if isinstance(output, Amount) and output.substring)
+    return replace(
+        mode,
+        outputs=outputs,
+        companions=mode.companions.over(backend.companions) if mode.companions else backend.companions,
+        selects=next((word for word in ("product", "model") if word in words), "model" if mode.when.models else None),
+        node_numbers=numbers,
+        pool={
+            key: output
+            for key, output in affinity.items()
+            if not output.words or {*output.words} - {"product", "model"}
+        },
+        verbs=frozenset(output.what for output in computed),
+        loosely=None if any("lookalikes" in output.words for output in of_pod) else next(loose, None),
+        all_cores=any((output.what, output.absent) == ("cores", "whole") for output in computed),
+    )
+
+
+def _named(mode: Mode, hole: str, text: str, **changes: Any) -> Mode:
+    """The mode with a text in the place of a hole in the names of its resources."""
+    limits = {name.replace(hole, text): output for name, output in mode.limits.items()}
+    slots: dict[str, Output] = {name: output for name, output in mode.amounts.items() if isinstance(name, Slot)}
+    return replace(mode, sizes=(), limits=limits, amounts={**limits, **slots}, **changes)
+
+
+def _of_profiles(
+    modes: Iterable[Mode], profiles: Mapping[str, Profile], spelling: Mapping[str, str], *, one_card: bool
+) -> Iterator[Mode]:
+    """The modes, each that differs from profile to profile once for every profile.
+
+    That is one whose resources or claims are named after it, or, where the back end has only one kind of card,
+    whose amounts are the profile's.
+    """
+    for mode in modes:
+        sized = any(output.what == "memory" for output in mode.amounts.values())
+        if any("{profile}" in name for name in (*mode.limits, *(str(claim.value) for claim in mode.claims))):
+            for name in profiles:
+                # A resource name holds no plus sign: 1g.10gb+me is 1g.10gb.me there
+                # [NVIDIA/k8s-device-plugin internal/rm/rm.go].
+                written = spelling.get(name, name).replace("+", ".")
+                named = [(claim, str(claim.value).replace("{profile}", written)) for claim in mode.claims]
+                claims = [replace(claim, value=value) for claim, value in named]
+                yield _named(mode, "{profile}", written, profile=name, claims=claims)
+        elif mode.when.devices == "profile" and one_card and sized:
+            for name, profile in profiles.items():
+                limits, amounts = (_of_size(outputs, profile.memory) for outputs in (mode.limits, mode.amounts))
+                yield replace(mode, profile=name, limits=limits, amounts=amounts)
+        else:
+            yield mode
+
+
+def _of_size(outputs: Mapping[str, Output], memory: int) -> dict[str, Output]:
+    """The outputs with just this amount of memory, which a profile's template has."""
+    return {
+        name: replace(output, fit=(ceil(memory / output.unit),), step=1, minimum=None, maximum=None)
+        if isinstance(output, Amount) and output.what == "memory"
+        else output
+        for name, output in outputs.items()
+    }
 
 
 # From documents to a rulebook
@@ -328,7 +486,7 @@ def _backend(
 ) -> tuple[Backend, Sequence[Problem]]:
     spec, problems = _resolved(name, lineage[0], inheritance.merged(lineage), set_here)
     backend = BACKEND.read_spec(name, spec, problems, Known(backends=(), devices=devices))
-    return complete(replace(backend, parametrised=bool(set_here)), devices), problems
+    return _complete(replace(backend, parametrised=bool(set_here)), devices), problems
 
 
 def _source(name: str, set_here: Parameters, spec: Node) -> tuple[ClaimSource, Sequence[Problem]]:

@@ -91,7 +91,7 @@ def _limit(node: Node, scope: forms.Scope) -> Output:
     if _is_number(node):
         return constant(node.integer(1), node, scope)
     if isinstance(node.value, str):
-        return verbs.NUMBERS[node.word([*UNITS])].read(replace(node, value={}, keys={}), scope)
+        return verbs.READERS[node.word([*UNITS])].read(replace(node, value={}, keys={}), scope)
     verb = next(iter(node.value)) if isinstance(node.value, dict) and len(node.value) == 1 else ""
     if verb in verbs.WORDS:
         raise node.problem(f'"{verb}" is text, and a limit is a number; use one of {", ".join(UNITS)}')
@@ -168,16 +168,6 @@ _OF_TEXT: Final = {"anyOf": [_TEXT, forms.reference("verb"), _ENFORCED.schema]}
 _WRITTEN: Final[forms.Shape[Output]] = forms.Shape(_written, _OF_TEXT)
 _OF_NODES: Final = (list_of(HOLED).schema, ABSENT.schema, forms.reference("nodeLabelVerb"), _ENFORCED.schema)
 _SELECTED: Final[forms.Shape[Output]] = forms.Shape(_selected, {"anyOf": [_TEXT, *_OF_NODES]})
-
-_UNITS: Final = word(UNITS).schema
-_LIMITS: Final = [whole().schema, _UNITS, verbs.any_verb({verb: verbs.number(verb, {}).schema for verb in UNITS})]
-_OUTPUTS: Final[Mapping[str, forms.Schema]] = {
-    **verbs.SHARED,
-    # Other verbs are excluded outside of the alternatives: an editor then says of a slip that it is no verb, and not
-    # that a number was expected.
-    "limit": {"anyOf": _LIMITS, "propertyNames": _UNITS, "minProperties": 1, "maxProperties": 1},
-}
-
 
 # What a mode, or a back end whatever the mode, writes beside limits
 
@@ -535,9 +525,4 @@ _A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in
 _SOME_NUMBER: Final[forms.Schema] = {"not": {"type": "object", "additionalProperties": {"not": _A_NUMBER}}}
 _NUMBERS: Final = [{"required": [key], "properties": {key: _SOME_NUMBER}} for key in ("annotations", "labels")]
 _ASKS: Final = {"anyOf": [{"required": ["limits"]}, {"required": ["claims"]}, *_NUMBERS]}
-_MODE: Final = form(Mode, forms.Rule({"allOf": [_ASKS]}), complete=Mode.with_amounts)
-
-
-MODE: Final = forms.defined("mode", _MODE)
-SHARED: Final[Mapping[str, forms.Schema]] = {"mode": _MODE.schema, **_OUTPUTS}
-"""A mode and what it writes, by the name of their schema."""
+MODE: Final = form(Mode, forms.Rule({"allOf": [_ASKS]}), complete=Mode.with_amounts)

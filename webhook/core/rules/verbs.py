@@ -289,9 +289,9 @@ def number(verb: str, digits: Mapping[str, Any]) -> forms.Shape[Amount]:
 
 # Verbs that are text
 
-_FORM: Final = "Of product names: `label` as node labels have them (the default), `name` as the driver does."
-_WORD_OPTIONS: Final[Mapping[str, Any]] = {
-    "form": optional(word(("label", "name")), _FORM, default="label"),
+FORM: Final = "Of product names: `label` as node labels have them (the default), `name` as the driver does."
+WORD_OPTIONS: Final[Mapping[str, Any]] = {
+    "form": optional(word(("label", "name")), FORM, default="label"),
     "values": optional(
         map_of(forms.one_or_more(TEXT)),
         "Other words for it. For node affinity several, as a list.",
@@ -305,7 +305,9 @@ _WORD_OPTIONS: Final[Mapping[str, Any]] = {
 }
 
 
-def _text(verb: str, options: Mapping[str, Any] = _WORD_OPTIONS) -> forms.Shape[Amount]:
+def text(verb: str, options: Mapping[str, Any] = WORD_OPTIONS) -> forms.Shape[Amount]:
+    """A verb that is text."""
+
     def amount(read: Mapping[str, Any], section: Section, scope: forms.Scope) -> Amount:
         return Amount(what=verb, at=section.node.at, rule=forms.origin(section.node, scope), **read)
 
@@ -314,29 +316,7 @@ def _text(verb: str, options: Mapping[str, Any] = _WORD_OPTIONS) -> forms.Shape[
 
 # A verb in a mapping of its own
 
-MEANINGS: Final[Mapping[str, str]] = {
-    "count": "How many devices.",
-    "memory": "Memory of a device, or of its partition.",
-    "cores": "Compute of a device.",
-    "share": "The part of a device that has the memory and the compute asked for.",
-    "model": "The catalogue's name of each model asked for.",
-    "product": "The product names of the models asked for.",
-    "lookalikes": "Other models whose product names contain a name of the one asked for.",
-    "profile": "The hardware partition asked for.",
-    "placement": "`binpack`, `spread` or `topology`, if asked for.",
-    "container": "The container's name.",
-}
-_EXAMPLES: Final[Mapping[str, list[forms.Schema]]] = {
-    "count": [{}, {"absent": 1}],
-    "memory": [{"unit": "MiB", "round": "up"}],
-    "cores": [{"unit": "percent", "round": "up", "step": 5, "min": 5, "max": 100, "absent": "none"}],
-    "share": [{"parts": 16}],
-    "product": [{"form": "label"}],
-    "placement": [{"values": {"topology": "topology-aware"}}],
-}
-NUMBERS: Final = {verb: number(verb, _DIGITS) for verb in UNITS}
-_TEXTS: Final = {verb: _text(verb) for verb in WORDS}
-_READERS: Final = {**NUMBERS, **_TEXTS}
+READERS: Final = {**{verb: number(verb, _DIGITS) for verb in UNITS}, **{verb: text(verb) for verb in WORDS}}
 
 
 def computed(node: Node, scope: forms.Scope) -> Amount:
@@ -347,32 +327,4 @@ def computed(node: Node, scope: forms.Scope) -> Amount:
     verb, options = entries[0]
     if verb not in VERBS:
         raise node.problem(f'"{verb}" is no verb{nearest(verb, VERBS)}; there are {", ".join(VERBS)}')
-    return _READERS[verb].read(replace(options, value={}) if options.value is None else options, scope)
-
-
-def any_verb(options: Mapping[str, forms.Schema], **keywords: Any) -> forms.Schema:
-    """A mapping with any of these verbs, and their options."""
-    verbs = {
-        verb: forms.described(MEANINGS[verb], schema, *_EXAMPLES.get(verb, ())) for verb, schema in options.items()
-    }
-    return {"type": "object", "properties": verbs, **keywords}
-
-
-def _one_verb(words: str) -> forms.Schema:
-    """A mapping with one verb, the options of whose text stand under `words` in `$defs`."""
-    options = {verb: f"{verb}Options" if verb in UNITS else words for verb in VERBS}
-    schemas = {verb: forms.defined(name, _READERS[verb]).schema for verb, name in options.items()}
-    return any_verb(schemas, additionalProperties=False, minProperties=1, maxProperties=1)
-
-
-SHARED: Final[Mapping[str, forms.Schema]] = {
-    **{f"{verb}Options": shape.schema for verb, shape in NUMBERS.items()},
-    "wordOptions": _TEXTS["model"].schema,
-    # Node labels hold no spaces, so product names stand there as labels have them.
-    "nodeLabelOptions": _text(
-        "model", {**_WORD_OPTIONS, "form": optional(word(("label",)), _FORM, default="label")}
-    ).schema,
-    "verb": _one_verb("wordOptions"),
-    "nodeLabelVerb": _one_verb("nodeLabelOptions"),
-}
-"""The verbs, by the name of their schema: those of text, and those where spaces cannot stand."""
+    return READERS[verb].read(replace(options, value={}) if options.value is None else options, scope)
