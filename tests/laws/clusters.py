@@ -82,7 +82,8 @@ def replica(other: str, of: str) -> Rulebook:
 
 
 def _indexed(cluster: Cluster, loaded: Rulebook) -> Rulebook:
-    return index(cluster, loaded.backends, loaded.devices, loaded.digest)
+    made = index(cluster, loaded.backends, loaded.devices, loaded.digest)
+    return replace(made, workloads=loaded.workloads)
 
 
 def backend(name: str) -> Backend:
