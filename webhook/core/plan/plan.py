@@ -178,12 +178,8 @@ def _resources(demand: ContainerRequest, assignment: Assignment | None, rulebook
     elif not demand.anything:
         resources = [rulebook.resources[name] for name in extended.zeros]
         zeros = {resource.name for resource in resources if resource.owners and not resource.counts}
-    if zeros:
-        edits += _removals(container, zeros)
-    for name, repair in extended.repairs.items():
-        if name not in zeros and name not in written:
-            edits.append(repair)
-    return edits
+    repairs = [repair for name, repair in extended.repairs.items() if name not in zeros and name not in written]
+    return [*edits, *_removals(container, zeros), *repairs]
 
 
 def _removals(container: Container, names: Collection[str], rule: str = "") -> list[Edit]:
@@ -221,10 +217,11 @@ def _annotations(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
         wanted[locations.NOTE] = "; ".join(named if len(notes) > 1 else notes.values())
         if plan.interpretation.chosen is not None:
             wanted[locations.CONTAINER] = plan.interpretation.chosen
-    edits: list[Edit] = []
-    for key, kept in wanted.items():
-        if pod.annotations.get(key) != kept and (key == locations.NOTE or key not in pod.annotations):
-            edits.append(Put(("metadata", "annotations", key), kept))
+    edits: list[Edit] = [
+        Put(("metadata", "annotations", key), kept)
+        for key, kept in wanted.items()
+        if key not in pod.annotations or (key == locations.NOTE and pod.annotations[key] != kept)
+    ]
 
     # The cards that only the present nodes tell: what the pod counts must not change with the nodes later. They are
     # noted only if they are the same for all containers that name no model, as one annotation is for all of them.
