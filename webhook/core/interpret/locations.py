@@ -220,7 +220,7 @@ def _shorthand_amount(name: str, text: str) -> Any:
             return percent / 100
         fix = f"write 1 to 99, or {PREFIX}gpu: 1 instead of {PERCENT}"
         fix = f"write {show(100 * percent)}" if Fraction(1, 100) <= percent < 1 else fix
-        raise QuantityError(f'"{text}" is not a percentage of one GPU', fix)
+        raise QuantityError(f"{as_written(text)} is not a percentage of one GPU", fix)
     if key == "gpu-cores":
         return request.cores(text, quantity.served)
     if key != "gpu":
