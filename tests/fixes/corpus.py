@@ -129,6 +129,27 @@ def contradicting() -> Iterator[Refused]:
                 yield Refused(f"{name or 'the shipped cluster'}: {section} {said}", pod, _cluster(name), found)
 
 
+ASKS: Mapping[str, Object] = tables.table(__file__, "asks")
+AT_MOST: Mapping[str, float] = tables.table(__file__, "gives at most")
+
+
+def asked(name: str) -> Iterator[tuple[str, Object]]:
+    """What people ask of a back end, each in a pod: in its own words, too."""
+    models = {"MODEL": clusters.card(name).model, "PROFILE": (*asking.profiles(name), "1g.10gb")[0]}
+    for ask, said in ASKS.items():
+        words = {part: {key: models.get(text, text) for key, text in said.get(part, {}).items()} for part in PARTS}
+        pod = _pod(words)
+        if "first" in said:
+            pod["spec"]["initContainers"] = [builders.container("first")]
+        yield ask, pod
+    for seed in range(2 if asking.forms(name, ("native limits",)) else 0):
+        pod = builders.pod(labels={}, annotations={})
+        asking.say("native limits", {}, name, pod, pod["spec"]["containers"][0], random.Random(seed))  # noqa: S311
+        yield f"in its own words, {seed}", pod
+
+
+PARTS = ("labels", "annotations", "limits")
+
 WRONG_AMOUNTS = ("1500m", "-1", "8Gi", "3", "7", "150", "99999")
 """What people write for an amount of a back end's own resource."""
 WRONG_WORDS: Sequence[Any] = tables.table(__file__, "wrong words")

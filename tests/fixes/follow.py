@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.fixes.sentences import Step
+from tests.fixes.sentences import Step, alternatives
 from webhook.core.interpret import locations
 from webhook.core.request import KEYS, PREFIX
 from webhook.core.violations import Violation
@@ -25,6 +25,10 @@ def followed(step: Step, violation: Violation, pod: Object) -> list[Object] | No
     if step.verb == "split":
         return [_halved(pod, at)] if "two containers" in violation.fix else [*_split(pod)]
     pod = copy.deepcopy(pod)
+    if step.verb == "leave out, then":
+        gone = _each(step.key.replace(" and ", "\n"), lambda name: _drop(pod, name))
+        [then] = alternatives(step.value)
+        return followed(then, violation, pod) if gone and then else None
     return [pod] if _VERBS[step.verb](pod, at, step) else None
 
 
@@ -142,7 +146,11 @@ def _place(pod: Object, at: list[str | int], key: str) -> list[str | int] | None
     """Where a person would write a key that a fix names."""
     if key in at:
         return [*at[: at.index(key)], key]
+    if locations.SUFFIX in key:
+        return ["metadata", "annotations", key]
     if plain := short(key):
+        if at[:2] == ["metadata", "annotations"] and locations.SUFFIX in str(at[2]):
+            return _beside(pod, at, plain)
         return next((place for place in stated(pod) if short(str(place[-1])) == plain), _beside(pod, at, plain))
     if "/" in key and "resources" in at:
         return [*at[:-1], key]

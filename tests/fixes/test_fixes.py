@@ -1,17 +1,24 @@
 """What a refusal says to do helps: a pod that was changed as the fix says is not refused for that again."""
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from itertools import chain, islice
 from typing import Any
 
 import pytest
 
-from tests import tables
+from tests import builders, tables
 from tests.fixes import corpus, follow, operators
 from tests.fixes.corpus import Object, Refused
 from tests.fixes.sentences import Step, alternatives
+from tests.laws import asking, clusters
+from webhook.core.backends import cards, charge
+from webhook.core.kube.pod import read
+from webhook.core.plan import plan
+from webhook.core.rules.rulebook import Rulebook, with_only
 from webhook.core.violations import CODES, Violation
 
 LESS = ("1", "0.5", "0.25", "10", "1Gi", "4Gi", "1024")
@@ -187,6 +194,101 @@ def test_every_fix_of_a_contradiction_and_of_a_value_without_quotes_helps() -> N
 
     assert "\n".join(wrong) == ""
     assert count["helps"] > 500
+
+
+class _Paths:
+    """Where the fixes of a cluster's refusals lead, each followed to its end."""
+
+    def __init__(self, rules: Rulebook) -> None:
+        self._rules, self._remembered = rules, dict[str, list[Object] | None]()
+        served = {card.model for backend in rules.enabled for card in cards.card_served(backend, rules)}
+        self._models = sorted(served)[:6]
+
+    def steps(self, pod: Object) -> Iterator[tuple[Step, Violation, Iterator[list[Object]]]]:
+        """What the first refusal of a pod says to do, and the pods that each way to do it makes."""
+        one = Refused("", pod, self._rules, corpus.violations(pod, self._rules))
+        violation = one.violations[0]
+        for step in alternatives(violation.fix):
+            if step is None or step.verb in {"elsewhere", "choice", *operators.VERBS}:
+                continue  # what is not understood is held above
+            choices = [Step("set", "gpu-model", model) for model in self._models]
+            ways = choices if step.verb == "choose model" else _ways(step, violation, one)
+            made = (follow.followed(way, violation, pod) for way in ways)
+            yield step, violation, (pods for pods in made if pods is not None)
+
+    def end(self, pod: Object, steps: int) -> list[Object] | None:
+        """The pods that are admitted at the end of some way of so many steps."""
+        key = json.dumps([pod, steps], sort_keys=True)
+        if key not in self._remembered:
+            self._remembered[key] = self._end(pod, steps)
+        return self._remembered[key]
+
+    def _end(self, pod: Object, steps: int) -> list[Object] | None:
+        if not corpus.violations(pod, self._rules):
+            return [pod]
+        ways = (pods for _, _, made in self.steps(pod) for pods in made) if steps else ()
+        return next((end for pods in ways if (end := self.all(pods, steps - 1)) is not None), None)
+
+    def all(self, pods: list[Object], steps: int) -> list[Object] | None:
+        """The same, of all these pods."""
+        ends = [self.end(pod, steps) for pod in pods]
+        return None if None in ends else [pod for end in ends for pod in end or ()]
+
+    def devices(self, pods: list[Object]) -> Fraction:
+        """What pods hold together."""
+        plans = (plan.make(read(pod), self._rules) for pod in pods)
+        return sum((charge.charge(a.request, a.card) for made in plans for a in made.assignments), Fraction(0))
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["no card is known", "the card is known"])
+def test_every_fix_of_every_ask_of_every_back_end_leads_to_what_was_asked(*, known: bool) -> None:
+    """An author does one thing, beside what the fix says that the pod needs, and gets no less, and not much more."""
+    wrong, helped = [], 0
+    for name in clusters.names()[1:]:
+        rules = clusters.rulebook(name) if known else with_only(name, builders.rulebook(builders.shipped_files()))
+        paths = _Paths(rules)
+        for ask, pod in corpus.asked(name):
+            if not (before := corpus.violations(pod, rules)):
+                continue
+            two = ask == "for two containers"
+            for step, violation, made in paths.steps(pod):
+                tried = [*made]
+                ends = [(pods, end) for pods in tried if (end := paths.all(pods, 5 if two else 2)) is not None]
+                told = [pods for pods, _ in ends if two or _only_told(pods, rules, violation, before)]
+                text = f"{name}, {ask}: {step}\n{violation}"
+                if not told:
+                    wrong.append(f"{'no end' if not ends else 'not told at once'}: {text}")
+                elif known and not _is_enough(paths, name, ask, violation, step, ends[0][1]):
+                    wrong.append(f"not what was asked: {text}")
+                helped += 1
+
+    assert "\n".join(wrong) == ""
+    assert helped > 500
+
+
+def _only_told(pods: list[Object], rules: Rulebook, violation: Violation, before: Sequence[Violation]) -> bool:
+    """Whether pods are admitted, or need only what was told with the first fix."""
+    later = [after for pod in pods for after in corpus.violations(pod, rules) if after not in before]
+    return all(all(need in violation.fix for need in NEEDS.findall(after.fix) or ["-"]) for after in later)
+
+
+NEEDS = re.compile(r"hostIPC: true|runAsUser: [0-9]+|/[^ ,]+")
+"""What a back end needs of the rest of a pod."""
+
+
+def _is_enough(paths: _Paths, name: str, ask: str, violation: Violation, step: Step, end: list[Object]) -> bool:
+    """Whether pods have what was asked: no less if the back end gives that, nor over twice that if it gives parts."""
+    words = corpus.ASKS.get(ask, {}).get("labels", {})
+    another = {"MODEL", "PROFILE", "H100"} & {*words.values()} or step.key in {"gpu-model", "gpu-cores"}
+    request = asking.request_of({key: text for key, text in words.items() if key != "gpu-sharing"})
+    if another or request is None or request.tflops:
+        return True  # of another card, or no amount was said
+    amount = charge.charge(request, clusters.card(name))
+    pods = int((re.findall("use ([0-9]+) pods", violation.fix) or ["1"])[0])
+    held = pods * paths.devices(end)
+    least = min(0.8 * amount, 0.9 * corpus.AT_MOST.get(name, request.count))
+    half = corpus.violations(builders.pod(labels={"gpu": "0.5"}), clusters.rulebook(name))
+    return held >= least and (held <= 2 * amount or bool(half and held <= 2 * request.count))
 
 
 NOT_FOLLOWED: Mapping[str, Any] = tables.table(__file__, "not followed")

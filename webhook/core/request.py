@@ -403,17 +403,20 @@ def is_key(kind: str, key: str) -> bool:
 WHOLE: Final = {"gpu": "1"}
 
 
+def key_of(key: str, request: GpuRequest) -> str:
+    """A key as the author of a request writes it: as it stands, and with the others for one container."""
+    if key in request.stated:
+        own = request.stated[key].key
+        if own in KEYS or (PREFIX in own and own != f"{PREFIX}percent"):
+            return own
+    others = [request.stated[other].key.partition(f".{PREFIX}") for other in ASKING if other in request.stated]
+    of_container = next((f"{dot}{container}" for _, dot, container in others if dot), "")
+    return f"{key.removeprefix('gpu-')}{of_container}" if of_container else key
+
+
 def ask_for(words: Mapping[str, str], request: GpuRequest) -> str:
     """`ask for gpu: "1" instead of gpu-profile`: the keys to write, and those of the request that have to go."""
-    stated = request.stated
-    gone = [stated[key].key for key in ASKING if key in stated and key not in words]
-    # What is for one container stays with it.
-    _, of_container, container = next((key.partition(f".{PREFIX}") for key in gone if f".{PREFIX}" in key), ("",) * 3)
-    names = {key: f"{key.removeprefix('gpu-')}{of_container}{container}" if of_container else key for key in words}
-    for key in stated.keys() & words.keys():
-        own = stated[key].key
-        if own in KEYS or (PREFIX in own and own != f"{PREFIX}percent"):
-            names[key] = own
-    wish = " and ".join(pasteable(names[key], text) for key, text in words.items())
+    gone = [request.stated[key].key for key in ASKING if key in request.stated and key not in words]
+    wish = " and ".join(pasteable(key_of(key, request), text) for key, text in words.items())
     wish = wish if request.claim is None else f"what the claim has, as {wish},"
     return f"ask for {wish} instead of {' and '.join(gone)}" if gone else f"ask for {wish}"

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from webhook.core.backends import cards
-from webhook.core.kube.quantity import GIB, MIB, Fraction, listed, show, show_size
-from webhook.core.request import WHOLE, GpuRequest, ask_for, pasteable
+from webhook.core.kube.quantity import MIB, Fraction, listed, show, show_size
+from webhook.core.request import ASKING, WHOLE, GpuRequest, ask_for, key_of, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Profile
 from webhook.core.rules.modes import Constant, Mode, Output, When
@@ -20,15 +20,45 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import PERCENT, QUANTITY, TFLOPS, Amount
 
 
+class Way(NamedTuple):
+    """One way to change a request, in words, and the keys of the shorthand with what stands there then.
+
+    An empty text leaves a key out, and ANY_MODEL stands for the models that a back end serves it with. No key at all
+    is changed by what somebody else has to do.
+    """
+
+    text: str
+    words: Mapping[str, str]
+
+
+ANY_MODEL: Final = "*"
+ANOTHER: Final = (Way("ask for another model", {"gpu-model": ANY_MODEL}),)
+
+
 class CannotExpressError(Exception):
-    """A back end cannot express a request; `fix` says how to change the request.
+    """A back end cannot express a request; `fix` says how to change it: a text, or ways of which not all may help.
 
     `key` is the key of the shorthand, or the resource, at fault; `near` are values of it that would work.
     """
 
-    def __init__(self, code: str, message: str, fix: str, key: str = "", near: Sequence[int] = ()) -> None:
+    def __init__(
+        self, code: str, message: str, fix: str | Sequence[Way], key: str = "", near: Sequence[int] = ()
+    ) -> None:
         super().__init__(message)
-        self.code, self.message, self.fix, self.key, self.near = code, message, fix, key, near
+        self.ways: Sequence[Way] = () if isinstance(fix, str) else fix
+        self.fix = fix if isinstance(fix, str) else ", or ".join(way.text for way in fix)
+        self.code, self.message, self.key, self.near = code, message, key, near
+
+
+def asking(words: Mapping[str, str], request: GpuRequest) -> Way:
+    """To ask so instead of as now."""
+    gone = dict.fromkeys((key for key in ASKING if key in request.stated), "")
+    return Way(ask_for(words, request), {**gone, **words})
+
+
+def naming_a_model(request: GpuRequest) -> Way:
+    """To say which card it is."""
+    return Way(f"add {key_of('gpu-model', request)}", {"gpu-model": ANY_MODEL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +88,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
         request = with_cores(request, card)
     if backend.partitions is not None:
         request = _partitioned(request, card, backend, warnings)
-    mode = _mode_for(request, backend, card, rulebook)
+    mode = _mode_for(request, backend, card)
     check_mode(request, mode, card, backend, rulebook)
 
     if request.devices == "part":
@@ -71,7 +101,7 @@ def translate(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> Tran
         sized = request.memory is not None or request.memory_share not in {None, 1}
         if sized and mode.size is None and verbs.isdisjoint({"share", "memory"}):
             message = "it has no way to give a part of a device's memory"
-            raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
+            raise CannotExpressError("GPU301", message, [asking(WHOLE, request)])
         if request.cores is not None and verbs.isdisjoint({"share", "cores"}):
             warnings.append(f"{backend.name} shares memory only: it does not limit compute to {show(request.cores)}%")
         if request.cores is None and mode.all_cores:
@@ -143,8 +173,8 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
     if card is None or card.tflops is None:
         unknown = f"the catalogue has no figure for {card.model}" if card else "nothing says which card it is"
         message = f"how much of a card {tflops} TFLOPS are depends on the card, and {unknown}"
-        fix = f"add gpu-model, or {ask_for({'gpu-cores': '30'}, request)}"
-        raise CannotExpressError("GPU304", message, fix, "gpu-tflops")
+        ways = [naming_a_model(request), asking({"gpu-cores": "30"}, request)]
+        raise CannotExpressError("GPU304", message, ways, "gpu-tflops")
     if request.tflops > card.tflops:
         message = f"{card.model} has {show(card.tflops)} TFLOPS, and gpu-tflops asks for {tflops}"
         raise CannotExpressError("GPU305", message, f"ask for {show(card.tflops)} or less", "gpu-tflops")
@@ -163,9 +193,10 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
         else:
             continue
         here = cards.models_here(rulebook, backend)
-        models = [model for model in request.models if model in here] or here
+        large = [model for model in here if rulebook.devices[model.lower()].memory >= (request.memory or 0)]
+        models = [model for model in request.models if model in here] or large or here
         fix = f"ask for gpu-model: {listed(models)}"
-        raise CannotExpressError("GPU303", message, fix, "gpu-model")
+        raise CannotExpressError("GPU303", message, [Way(fix, {"gpu-model": ANY_MODEL})], "gpu-model")
 
 
 def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Backend, rulebook: Rulebook) -> None:
@@ -180,17 +211,21 @@ def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Back
         size = show_size(largest.memory)
         whose = largest.model if models or card else f"{largest.model}, the largest of its cards in the catalogue,"
         message = f"{whose} has {size} of usable memory, less than {show_size(request.memory or 0)}"
-        raise CannotExpressError("GPU305", message, f"ask for {size} or less", "gpu-memory")
+        less = Way(f"ask for {size} or less", {"gpu-memory": size})
+        raise CannotExpressError("GPU305", message, [less], "gpu-memory")
     if not models:
         return
     if mode.selects is None:
         if backend.models and backend.models.issubset(map(str.lower, request.models)):
             return
         fix = "leave gpu-model out; where the size of the card counts, the Cluster document can name it (device:)"
-        raise CannotExpressError("GPU303", "it has no way to select a model", fix, "gpu-model")
+        raise CannotExpressError(
+            "GPU303", "it has no way to select a model", [Way(fix, {"gpu-model": ""})], "gpu-model"
+        )
     if mode.claims and len(models) > 1:
         fix = f"ask for gpu-model: {', '.join(request.models)}"
-        raise CannotExpressError("GPU303", "a template is for one model", fix, "gpu-model")
+        way = Way(fix, {"gpu-model": ANY_MODEL})
+        raise CannotExpressError("GPU303", "a template is for one model", [way], "gpu-model")
     for name, model in zip(request.models, models, strict=True):
         if mode.selects == "product" and not model.names:
             message = f"the catalogue has no product name for {name}, by which it selects cards"
@@ -228,7 +263,7 @@ def excluded(mode: Mode, request: GpuRequest) -> tuple[str, str] | None:
     return f"the annotation {text} excludes {mode.name}", f"remove the annotation {key}"
 
 
-def _mode_for(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> Mode:
+def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
     """The first mode for the request. A known card counts as a requested model."""
     with_card = request if request.models or card is None else replace(request, models=(card.model,))
     devices = request.devices
@@ -248,34 +283,7 @@ def _mode_for(request: GpuRequest, backend: Backend, card: Card | None, rulebook
         if (reason := excluded(mode, request)) and matches(bare, with_card, devices):
             raise CannotExpressError("GPU301", *reason)
     message = f"it serves only: {'; '.join(dict.fromkeys(mode.name for mode in backend.modes))}"
-    raise CannotExpressError("GPU301", message, _nearest(request, backend, card, rulebook))
-
-
-def _nearest(request: GpuRequest, backend: Backend, card: Card | None, rulebook: Rulebook) -> str:
-    """The fix: a request close to this one that the back end has a mode for."""
-    bare = GpuRequest(annotations=request.annotations)
-    # The memory of the partition asked for; if the card is unknown, on the one of the back end where it has most.
-    able = [card] if card else cards.card_served(backend, rulebook)
-    sizes = [other.profiles[name].memory for other in able for name in other.profiles if name == request.profile]
-    most = [high for mode in backend.modes if (high := mode.when.count[1]) is not None and high < request.count]
-    candidates = [
-        *([replace(bare, memory=max(sizes))] if sizes else []),
-        replace(bare, count=request.count),
-        *(replace(request, count=high) for high in most),
-        replace(request, count=1),
-        bare,
-        replace(bare, memory=8 * GIB, cores=Fraction(10)),
-        replace(bare, share=Fraction(1, 10), memory_share=Fraction(1, 10), cores=Fraction(10)),
-    ]
-    for other in candidates:
-        for mode in backend.modes:
-            if card is None and other.memory is not None and "memory" not in mode.verbs:
-                continue
-            suits = mode.profile in {None, other.profile} and ("model" not in mode.when.has or other.models)
-            has = mode.size is None or (other.memory is not None and other.memory <= mode.size)
-            if suits and has and matches(mode.when, other):
-                return ask_for(dict(word.split("=", 1) for word in str(other).split(" ")), request)
-    return "ask for what it serves"
+    raise CannotExpressError("GPU301", message, [Way("ask for what it serves", {})])
 
 
 # Hardware partitions (MIG slices, vNPU templates): the smallest one that has what a request asks for.
@@ -304,11 +312,11 @@ def smallest_partition(request: GpuRequest, card: Card | None, backend: Backend)
     if card is None:
         message = f"which partition has {request} depends on the card, and nothing says which card it is"
         example = {"gpu-profile": min(backend.profiles, default="NAME").replace("+", ".")}
-        raise CannotExpressError("GPU304", message, f"add gpu-model, or {ask_for(example, request)}", "gpu-model")
+        raise CannotExpressError("GPU304", message, [naming_a_model(request), asking(example, request)], "gpu-model")
     profiles = [profile for name, profile in card.profiles.items() if name in backend.profiles]
     if not profiles:
-        message, fix = f"{card.model} cannot be partitioned", "ask for another model"
-        raise CannotExpressError("GPU305", message, fix, "gpu-model")
+        message = f"{card.model} cannot be partitioned"
+        raise CannotExpressError("GPU305", message, ANOTHER, "gpu-model")
     enough = [profile for profile in profiles if has_partition(profile, request, card)]
     if enough:
         best = min(enough, key=lambda profile: (profile.memory_slices, profile.compute_slices, "+" in profile.name))
@@ -329,9 +337,9 @@ def _partitioned(request: GpuRequest, card: Card | None, backend: Backend, warni
     name = request.profile
     if name is not None and name not in backend.profiles:
         there = sorted(backend.profiles if card is None else backend.profiles & card.profiles.keys())
-        has = f"one of: {', '.join(there)}".replace("+", ".") if there else "another model"
+        fix = f"ask for one of: {', '.join(there)}".replace("+", ".") if there else ANOTHER
         message = f"none of its cards has a partition {name}"
-        raise CannotExpressError("GPU305", message, f"ask for {has}", "gpu-profile")
+        raise CannotExpressError("GPU305", message, fix, "gpu-profile")
     if name is not None and card is not None:
         profile_of(name, card)
     served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
@@ -356,14 +364,15 @@ def express(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[int
     """The whole number for a request, None if the key is to be left out; and a warning if it was rounded."""
     if amount.what == "share" and amount.unit == 100 and request.devices == "part":
         message = "it does not share devices here: one of its shares is a whole device"
-        raise CannotExpressError("GPU301", message, ask_for(WHOLE, request))
+        raise CannotExpressError("GPU301", message, [asking(WHOLE, request)])
     neutral = _neutral(amount, request, card)
     if neutral is None:
         if amount.absent is not None:
             return None, None
         key = f"gpu-{amount.what}" if amount.what in {"memory", "cores"} else "gpu"
         example = {"gpu-memory": "8Gi", "gpu-cores": "30"}.get(key, "0.5")
-        raise CannotExpressError("GPU305", f"it needs to know {key} as well", f"add {pasteable(key, example)}")
+        way = Way(f"add {pasteable(key_of(key, request), example)}", {key: example})
+        raise CannotExpressError("GPU305", f"it needs to know {key} as well", [way])
     above, below = neutral[0] * amount.unit.denominator, neutral[1] * amount.unit.numerator
     if amount.fit:
         number = next((option for option in amount.fit if option * below >= above), -1)
@@ -408,7 +417,7 @@ def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[in
         if card is None or card.tflops is None:
             unknown = f"; there is no figure for {card.model}" if card else ", and nothing says which card it is"
             message = f"how many TFLOPS {show(percent)}% of a card are depends on the card{unknown}"
-            raise CannotExpressError("GPU304", message, "add gpu-model", "gpu-cores")
+            raise CannotExpressError("GPU304", message, [naming_a_model(request)], "gpu-cores")
         return (percent * card.tflops / 100).as_integer_ratio()
     if request.devices == "whole":
         return 100, 1
@@ -427,17 +436,18 @@ def _required_card(card: Card | None, request: GpuRequest) -> Card:
     if card is not None:
         return card
     if request.memory is not None:
-        what, other = f"which part of a card {show_size(request.memory)} is", ask_for({"gpu": "0.5"}, request)
+        what, other = f"which part of a card {show_size(request.memory)} is", asking({"gpu": "0.5"}, request)
     else:
-        what, other = f"how much memory {show(request.memory_share or 1)} of a card is", "add gpu-memory: 8Gi"
+        what, key = f"how much memory {show(request.memory_share or 1)} of a card is", key_of("gpu-memory", request)
+        other = Way(f"add {key}: 8Gi", {"gpu-memory": "8Gi"})
     what = f"{what} depends on the card"
     if len(request.models) > 1:
         message = f"{what}, and {' and '.join(request.models)} have different memory"
-        fix = f"ask for gpu-model: {', '.join(request.models)}, or {other}"
-        raise CannotExpressError("GPU304", message, fix, "gpu-model")
+        choice = Way(f"ask for gpu-model: {', '.join(request.models)}", {"gpu-model": ANY_MODEL})
+        raise CannotExpressError("GPU304", message, [choice, other], "gpu-model")
     message = f"{what}, and nothing says which card it is"
-    fix = f"add gpu-model, or {other}, or have the Cluster document name the card (device:)"
-    raise CannotExpressError("GPU304", message, fix)
+    operator = Way("have the Cluster document name the card (device:)", {})
+    raise CannotExpressError("GPU304", message, [naming_a_model(request), other, operator])
 
 
 def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> CannotExpressError:
@@ -445,12 +455,14 @@ def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> Canno
     key = {"memory": "gpu-memory", "cores": "gpu-cores"}.get(amount.what, "gpu")
     if amount.what == "share" or (request.devices == "whole" and amount.what == "cores"):
         key, shown = "gpu", lambda value: show(value * amount.unit / 100)
-    options = " or ".join(map(shown, near(amount, exact)))
+    options = [*map(shown, near(amount, exact))]
     reason = why_not_admitted(amount, exact, lambda value: _written(amount, Fraction(value)))
-    fix = f"ask for {key}: {options}" if options else "ask for less"
-    if options and key == "gpu" and request.stated and key not in request.stated:
-        fix = ask_for({key: options.partition(" or ")[0]}, request)
-    return CannotExpressError("GPU305", f"{_written(amount, exact)} {reason}", fix, key)
+    ways = [Way("ask for less", {})]
+    if options:
+        ways = [Way(f"ask for {key_of(key, request)}: {' or '.join(options)}", {key: options[0]})]
+    if options and key == "gpu" and request.stated.keys() & {*ASKING} != {key}:
+        ways = [asking({key: options[0]}, request)]
+    return CannotExpressError("GPU305", f"{_written(amount, exact)} {reason}", ways, key)
 
 
 def _written(amount: Amount, value: Fraction) -> str:

@@ -7,16 +7,28 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Final, NamedTuple
 
 from webhook.core.backends import cards, read_back, translate
-from webhook.core.backends.translate import CannotExpressError, Translation, as_text
+from webhook.core.backends.translate import ANY_MODEL, CannotExpressError, Translation, Way, as_text
 from webhook.core.forms.document import did_you_mean
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import ContainerRequest
 from webhook.core.kube.pod import Bounds, Pod, Requirement, node_bounds, require_nodes, selects_nodes
 from webhook.core.kube.quantity import listed, show_size
-from webhook.core.request import GpuRequest
+from webhook.core.request import (
+    ASKING,
+    KEYS,
+    WHOLE,
+    Devices,
+    FieldValue,
+    GpuRequest,
+    ask_for,
+    build,
+    key_of,
+    pasteable,
+)
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Constant, Mode, Output
@@ -51,12 +63,14 @@ class Preference(NamedTuple):
     policy_allows          whether the tenant's policy allows a candidate
     node_selection_allows  whether the pod's own node selection leaves any node of a candidate
     bound_to_nodes_of      whether every node that the pod may run on is one of a candidate
+    advises                whether a fix is tried, and the nearest that is served looked for
     """
 
     tenant_default: str | None = None
     policy_allows: Callable[[Assignment], bool] | None = None
     node_selection_allows: Callable[[Assignment], bool] | None = None
     bound_to_nodes_of: Callable[[Assignment], bool] | None = None
+    advises: bool = True
 
 
 def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference) -> Assignment | None:
@@ -91,7 +105,7 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
             not_allowed = not_allowed or candidate
     if (not_allowed is not None and not at_home) or (not failures and demand.request is None):
         return not_allowed
-    raise Refusal(_unserved(demand, failures, rulebook))
+    raise Refusal(_unserved(demand, failures, rulebook, advises=preference.advises))
 
 
 def candidates(
@@ -201,9 +215,11 @@ def attempt(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> C
         kinds = sorted(backend.sharing)
         part = demand.request is not None and demand.request.devices == "part"
         fitting = " or ".join(kind for kind in kinds if (kind == "exclusive") != part)
-        fix = f"ask for gpu-sharing: {fitting}, or leave it out" if fitting else "leave gpu-sharing out"
+        ways = [Way("leave it out" if fitting else "leave gpu-sharing out", {"gpu-sharing": ""})]
+        if fitting:
+            ways.insert(0, Way(f"ask for gpu-sharing: {fitting}", {"gpu-sharing": fitting.partition(" ")[0]}))
         message = f"its sharing is {' or '.join(kinds)}, not {sharing.value}"
-        return Failure(backend, CannotExpressError("GPU301", message, fix, "gpu-sharing"))
+        return Failure(backend, CannotExpressError("GPU301", message, ways, "gpu-sharing"))
     if present is not None and backend.nodes.required and backend.name not in present:
         message, fix = "no node of this cluster has it", "ask for what another back end serves"
         return Failure(backend, CannotExpressError("GPU301", message, fix))
@@ -286,7 +302,9 @@ MENTIONED: Final = 4
 """How many further reasons, and back ends of each, a message names; `explain` lists them all."""
 
 
-def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: Rulebook) -> Violation:
+def _unserved(
+    demand: ContainerRequest, failures: Sequence[Failure], rulebook: Rulebook, *, advises: bool
+) -> Violation:
     """The reason of the preferred back end, and in notes those of the others.
 
     Where the cluster has none for any such request, the message says that first.
@@ -319,9 +337,12 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
         message = f"{first.name} cannot serve {subject}: {reason.message}"
 
     # A fraction of a count, `nvidia.com/gpu: 0.5`, is a mistake in the resource if nobody shares that.
-    code, fix = reason.code, reason.fix
+    code, fix = reason.code, _fix(demand, first, reason, rulebook) if advises else reason.fix
     if demand.fraction is not None and code == "GPU301":
         code, fix = "GPU402", f"write {demand.fraction}: 1, which is a whole device"
+    companions = [mode.companions for mode in first.modes if mode.companions and demand.request]
+    if needs := {f"{key}: {value}": "" for each in companions for key, value in each.requires.items()}:
+        fix = f"{fix}; the pod needs {' and '.join(needs)}, too"
     # An administrator can help with a part of some card that there is.
     request, largest = demand.request, max((card.memory for card in rulebook.devices.values()), default=0)
     part = request and request.devices in {"part", "profile"} and (request.memory or 0) <= largest
@@ -357,6 +378,86 @@ def _unserved(demand: ContainerRequest, failures: Sequence[Failure], rulebook: R
         rule=first.rule,
         notes=tuple(note.replace(CONTAINER, container) for note in notes),
     )
+
+
+TRIED: Final = 12
+"""With how many models a fix is tried: as many as a message lists."""
+
+
+def _fix(demand: ContainerRequest, backend: Backend, reason: CannotExpressError, rulebook: Rulebook) -> str:
+    """The ways of a reason that lead to what its back end serves; if none does, the nearest request that it serves.
+
+    A container with resources of its own is advised where these are read.
+    """
+    request = demand.request
+    if request is None or not reason.ways:
+        return reason.fix
+    models = cards.models_here(rulebook, backend)
+    models = [model for model in request.models if model in models] or models[:TRIED]
+
+    def served(words: Mapping[str, str]) -> str:
+        """The first model with which the request is served that has these words; empty if it is not."""
+        stated = {key: value for key, value in demand.stated.items() if key not in words}
+        texts = {key: text for key, text in words.items() if text and text != ANY_MODEL}
+        stated |= {key: FieldValue(KEYS[key](text), "", text) for key, text in texts.items()}
+        for model in models if ANY_MODEL in words.values() else [""]:
+            stated |= {"gpu-model": FieldValue((model,), "", model)} if model else {}
+            other = replace(demand, stated=stated, request=build(stated, request.annotations))
+            if other.request is not None and isinstance(attempt(other, backend, rulebook), Assignment):
+                return model or ANY_MODEL
+        return ""
+
+    texts, helps = [], False
+    for way in reason.ways:
+        head, colon, _ = way.text.partition(": ")
+        if colon and ANY_MODEL in way.words.values():
+            able = [model for model in models if served({**way.words, "gpu-model": model})]
+            text = "" if not able else way.text if len(able) == len(models) else f"{head}: {listed(able)}"
+        else:
+            text = way.text if not way.words or served(way.words) else ""
+        texts += [text] if text else []
+        helps = helps or bool(text and way.words)
+    if helps:
+        return ", or ".join(texts)
+
+    # Fewer devices in more pods; else as much in other words, and then other amounts. Each is tried as it is, without
+    # a way of sharing, and with no model or another.
+    card = translate.find_card(request.models, rulebook, backend)
+    size = card.memory if card and request.devices == "whole" else request.memory
+    for other in (card,) if card else cards.card_served(backend, rulebook):
+        if cut := other.profiles.get(request.profile or ""):
+            size = max(size or 0, cut.memory)
+    gone = dict.fromkeys((key for key in ASKING if key in request.stated), "")
+    amounts: list[tuple[int, Mapping[str, str]]] = [(1, {})]
+    for most in dict.fromkeys([*(mode.when.count[1] or 0 for mode in backend.modes), 1]):
+        if 0 < most < request.count:
+            pods = request.count // most if request.count % most == 0 else 1
+            amounts.append((pods, {"gpu": str(Devices(most, request.share))}))
+    cuts = [card.profiles[name] for name in backend.profiles & card.profiles.keys()] if card else []
+    if cuts and request.devices == "whole":
+        largest = max(cuts, key=lambda cut: (cut.memory_slices, cut.compute_slices, cut.name)).name.replace("+", ".")
+        amounts += [(request.count, {**gone, "gpu-profile": largest})]
+    if size:
+        memory = {**gone, "gpu-memory": show_size(size)}
+        several = {"gpu": str(request.count)} if request.count > 1 else {}
+        amounts += [(1, memory | several), (1, memory | several | {"gpu-cores": "100"})]
+        amounts += [(request.count, memory), (request.count, {**memory, "gpu-cores": "100"})]
+    examples = [{"gpu": "0.5"}, {"gpu": "0.1"}, {"gpu-memory": "8Gi"}, {"gpu-memory": "8Gi", "gpu-cores": "10"}]
+    amounts += [(1, {**gone, **words}) for words in ({"gpu": str(request.count)}, WHOLE, *examples)]
+    selections = [{}, *([{"gpu-model": ""}] if request.models else [])]
+    selections += [{"gpu-model": ANY_MODEL}] if request.models or not card else []
+    sharings = [{}, {"gpu-sharing": ""}] if request.sharing else [{}]
+    for (pods, amount), sharing, selection in product(amounts, sharings, selections):
+        if model := served({**amount, **sharing, **selection}):
+            words = {key: text for key, text in amount.items() if text}
+            words |= {"gpu-model": model} if model != ANY_MODEL else {}
+            lines = " and ".join(pasteable(key_of(key, request), text) for key, text in words.items())
+            wish = ask_for(words, request) if amount.keys() >= gone.keys() else f"ask for {lines}"
+            wish = f"use {pods} pods, each with {wish.removeprefix('ask for ')}" if pods > 1 else wish
+            fixes = [wish] if words else []
+            left = [key_of(key, request) for key, text in {**sharing, **selection}.items() if not text]
+            return ", and ".join([f"leave {' and '.join(left)} out", *fixes] if left else fixes)
+    return ", or ".join(way.text for way in reason.ways if not way.words) or "ask for what it serves"
 
 
 # The text that rules write into annotations, labels, env and node affinity.
