@@ -1,5 +1,7 @@
 """The words of the shorthand one by one, what they ask together, and what that is charged, in devices."""
 
+import random
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -38,6 +40,25 @@ def test_a_word_that_means_nothing_is_refused_saying_how_to_write_it(key: str, t
         KEYS[key](text)
 
     assert str(refused.value) == message
+
+
+LETTERS = "0123456789..,,/%xX*me- +gGiBKMo\uff11\u00bd\u00b2\u00d7halfgpu"
+ONE_VALUE = re.compile(r'write (\S+)|remove it, and write ([a-z-]+): "?([^"]+)"?')
+
+
+@pytest.mark.parametrize("key", ["gpu", "gpu-memory", "gpu-cores", "gpu-tflops"])
+def test_a_value_that_a_fix_names_is_one(key: str) -> None:
+    texts, named = random.Random(key), 0  # noqa: S311 - no secret
+    for _ in range(10_000):
+        text = "".join(texts.choices(LETTERS, k=texts.randint(1, 6)))
+        try:
+            KEYS[key](text)
+        except QuantityError as error:
+            if match := ONE_VALUE.fullmatch(error.fix):
+                KEYS[match[2] or key](match[1] or match[3])
+                named += 1
+
+    assert named > 100
 
 
 @tables.rows

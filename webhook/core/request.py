@@ -215,8 +215,8 @@ def not_devices(text: str, message: str) -> QuantityError:
         with suppress(QuantityError):
             memory(written)
             return OtherKeyError(message, "gpu-memory", written)
-    if _PARTITION.match(text):
-        return OtherKeyError(message, "gpu-profile", text)
+    if _PARTITION.match(text) and _NAME.fullmatch(text.strip()):
+        return OtherKeyError(message, "gpu-profile", text.strip())
     return QuantityError(message, f"write {meant or '1, 2, 0.5, 2x0.5 or none'}")
 
 
@@ -297,7 +297,9 @@ def tflops(text: str) -> Fraction:
     try:
         amount = decimal(text)
     except QuantityError as error:
-        number = quantity.nearly(quantity.tidied(text).removesuffix("flops").removesuffix("t"))
+        number = round(
+            quantity.nearly(quantity.tidied(text).removesuffix("flops").removesuffix("t")) or Fraction(0), 3
+        )
         raise QuantityError(error.message, f"write {show(number)}" if number else error.fix) from None
     if amount == 0:
         raise QuantityError("0 is no compute", "write a number, as 20")

@@ -136,8 +136,10 @@ def sizes_meant(text: str) -> list[str]:
 
 
 def tidied(text: str) -> str:
-    """Text without blanks and capitals, and with the signs of ASCII: `2x1/2` for `2 \u00d7 \u00bd`."""
-    plain = "".join(normalize("NFKC", text[: 2 * SHOWN]).lower().split())
+    """Text without blanks and capitals, and with the signs of ASCII: `2x0.5` for `2 \u00d7 0.5`."""
+    cut = text[: 2 * SHOWN]
+    one_by_one = all(char.isdecimal() or not char.isnumeric() for char in cut)  # NFKC makes 11/2 of one and a half
+    plain = "".join((normalize("NFKC", cut) if one_by_one else cut).lower().split())
     return plain.translate(_SIGNS).replace("percent", "%").replace("pct", "%")
 
 
