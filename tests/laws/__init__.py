@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, settings
 SOAK = int(os.environ.get("SOAK") or 0)
 
 
-def tried(pods: int) -> settings:
-    """So many examples, twenty times as many in a soak; no deadline, as machines differ."""
+def tried(pods: int, soak: int = 20) -> settings:
+    """So many examples, and `soak` times as many in a soak; no deadline, as machines differ."""
     return settings(
-        max_examples=pods * (20 if SOAK else 1),
+        max_examples=pods * (soak if SOAK else 1),
         deadline=None,
         database=None,
         derandomize=not SOAK,

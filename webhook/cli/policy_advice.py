@@ -186,8 +186,10 @@ def advice_on_policy(policy: TenantPolicy, rulebook: Rulebook, ledger: Ledger | 
     for key in tally.over(used, hard):
         limit, uses, over = (tally.text_of(key, amount) for amount in (hard[key], used[key], used[key] - hard[key]))
         less = f"{limit} is less than the {uses} that the tenant uses"
-        stays = f"what runs stays, and more is {_outcome(action, rulebook)} before {over} are free"
-        yield f"{paths[key]}: {less}: {stays}"
+        more = f"{_outcome(action, rulebook)} before {over} are free"
+        if rulebook.tenancy.observing:
+            more = "admitted: the webhook only observes, and counts nothing"
+        yield f"{paths[key]}: {less}: what runs stays, and more is {more}"
     for key, there in sorted(rulebook.surroundings.exists.items()):
         if hard.get(key, there) > there:
             limit, have = tally.text_of(key, hard[key]), tally.text_of(key, there)
