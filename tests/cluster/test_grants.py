@@ -31,6 +31,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.large]
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "0", "controller": True}
 EVENT: Object = {"apiVersion": "v1", "kind": "Event", "metadata": {}}
 RESOURCE_QUOTA: Object = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+LASTING = ("--leaf-lifetime=90s", "--ca-lifetime=6m", "--renew-at=0.025")
+"""As often, and valid for longer: nobody mounts the next leaf here."""
+
 NO_PODS = {"hard": {"pods": "0"}}
 JOB: Object = {
     "apiVersion": "batch/v1",
@@ -55,7 +58,7 @@ def installed(programs: Binaries, folder: Path) -> Iterator[Installation]:
             made.client.apply(yaml.safe_load(crd.read_text()))
         _apply(made.client, folder)
         made.client.patch(DEPLOYMENT, {"spec": {"replicas": 1}})
-        stack.enter_context(made.issuer(*FAST))
+        stack.enter_context(made.issuer(*FAST, *LASTING))
         until(lambda: made.stored(SERVING), "the serving Secret", within=60)
         running = Rollouts(made)
         stack.callback(running.close)
