@@ -103,6 +103,15 @@ def page(url: str) -> str:
         return str(answer.read().decode())
 
 
+def is_ready(process: Process, port: int) -> bool:
+    """Whether an admission server says that it can be relied on; RuntimeError if it has ended."""
+    process.assert_running()
+    try:
+        return bool(page(f"https://127.0.0.1:{port}/readyz"))
+    except OSError:
+        return False
+
+
 def metric(url: str, name: str) -> float:
     """One value of a page, 0 if it is not there."""
     found = re.search(rf"^gpu_webhook_{re.escape(name)} (\S+)$", page(url), re.MULTILINE)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.cluster.accounts import NAMESPACE, WEBHOOK, kubeconfig_of
 from tests.cluster.client import Client, Object, RefusedError
-from tests.cluster.installation import SERVING, SITE, Image, Installation, Replica, page, write
+from tests.cluster.installation import SERVING, SITE, Image, Installation, Replica, is_ready, write
 from tests.cluster.plane import free_port
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM
@@ -146,7 +146,7 @@ class Rollouts:
             farewell=signal.SIGINT,
         )
         replica = Replica(port, folder, process, stored["metadata"]["resourceVersion"])
-        until(partial(_is_ready, replica), f"{process.name} is ready", within=60)
+        until(partial(is_ready, process, port), f"{process.name} is ready", within=60)
         self.installed.replicas.append(replica)
         self._publish(port)
         return Pod(replica, rules, image)
@@ -196,11 +196,3 @@ def _here(word: str, folder: Path, port: int) -> str:
     for there, here in places.items():
         word = word.replace(there, here)
     return word
-
-
-def _is_ready(replica: Replica) -> bool:
-    replica.process.assert_running()
-    try:
-        return bool(page(f"https://127.0.0.1:{replica.port}/readyz"))
-    except OSError:
-        return False

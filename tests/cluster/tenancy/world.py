@@ -1,8 +1,6 @@
 """A cluster with tenants: the definitions, a settler, and admission servers that reserve in its ledgers."""
 
-import http.client
 import signal
-import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +10,8 @@ import yaml
 
 from tests.cluster.accounts import SETTLER, WEBHOOK, kubeconfig_of
 from tests.cluster.client import Client, Object, RefusedError
-from tests.cluster.plane import ControlPlane, accepts, free_port
+from tests.cluster.installation import is_ready
+from tests.cluster.plane import ControlPlane, free_port
 from tests.cluster.processes import Process
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT, Webhook
@@ -93,20 +92,6 @@ def start_settler(
     )
 
 
-def is_ready(port: int, certificate: Path) -> bool:
-    """Whether a server says that it can be relied on."""
-    connection = http.client.HTTPSConnection(
-        "localhost", port, timeout=10, context=ssl.create_default_context(cafile=str(certificate))
-    )
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == http.client.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
-
-
 @contextmanager
 def attached_webhook(
     plane: ControlPlane, name: str, *, rules: Path | None = None, state: Path | None = None
@@ -129,13 +114,8 @@ def attached_webhook(
         farewell=signal.SIGINT,
     )
     certificate = state / "gpu-webhook" / "tls.crt"
-
-    def answers() -> bool:
-        process.assert_running()
-        return certificate.exists() and accepts(port) and is_ready(port, certificate)
-
     try:
-        until(answers, f"{name} knows its rules and policies", within=60)
+        until(lambda: is_ready(process, port), f"{name} knows its rules and policies", within=60)
         yield Webhook(f"https://127.0.0.1:{port}", certificate.read_bytes(), process)
     finally:
         process.stop()
