@@ -97,3 +97,10 @@ def test_where_nodes_differ_all_cards_are_known_and_where_one_is_unknown_none() 
 
 def test_a_pool_scaled_to_zero_is_nobodys_node() -> None:
     assert told(NVIDIA, node({})) == ({}, set())
+
+
+def test_the_most_devices_of_a_node_are_known_if_those_of_every_node_are() -> None:
+    whole = [node({"nvidia.com/gpu": number}, T4, name=number) for number in ("2", "8")]
+
+    assert inventory.surroundings(inventory.read(whole, NVIDIA)).most == 8
+    assert inventory.surroundings(inventory.read([], NVIDIA)).most == 0

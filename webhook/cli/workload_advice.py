@@ -47,16 +47,12 @@ def warn(
     for template in templates:
         # Of what was there before its author was told when it was new.
         before = old.get(template.path)
-        is_new, more = (
-            before is None or before.pod != template.pod,
-            template.number - (before.number if before else 0),
-        )
-        hints = [*pod_templates.misplaced(raw, template)]
-        if before and request.old_pod:
-            told_before = [*pod_templates.misplaced(request.old_pod, before)]
-            hints = [hint for hint in hints if hint not in told_before]
+        is_new = before is None or before.pod != template.pod
+        more = template.number - (before.number if before else 0)
+        known_hints = [*warnings, *(pod_templates.misplaced(request.old_pod or {}, before) if before else ())]
+        hints = [hint for hint in pod_templates.misplaced(raw, template) if hint not in known_hints]
         if not is_new and more <= 0:
-            warnings += [hint for hint in hints if hint not in warnings]
+            warnings += hints
             continue
 
         # As the pods of the workload will be created: by its controller, and not as a trial.
@@ -81,7 +77,7 @@ def warn(
         # Of a template that asks for no GPU, the API server says by itself what it does not take.
         told += [warning_text(v, fate) for v in decision.violations if planned or v.code != api_server.REFUSED]
         told += [f"{pods}: {warning}" for warning in decision.warnings if warning not in known]
-        warnings += told or [hint for hint in hints if hint not in warnings]
+        warnings += told or hints
     return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
 
 

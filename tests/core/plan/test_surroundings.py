@@ -97,3 +97,26 @@ def test_the_model_asked_for_counts_before_the_card_of_the_nodes() -> None:
     [served] = plan.make(pod.read(builders.pod(labels={"gpu": "0.5", "gpu-model": "A100-40GB"})), known).assignments
 
     assert served.amounts["acme.example/memory"] == 20480
+
+
+@pytest.mark.parametrize(
+    ("most", "gpu", "fix"),
+    [
+        (4, "4", None),
+        (4, "8", "write 4 or fewer"),
+        (0, "16", None),
+        (0, "17", 'write gpu: "0.17" if you mean 17 % of a device'),
+        (0, "30x0.5", "write 16 or fewer"),
+        (0, "101", "write 16 or fewer"),
+        (64, "30", None),
+    ],
+)
+def test_more_devices_than_a_node_has_are_warned_of(most: int, gpu: str, fix: str | None) -> None:
+    book = replace(_rulebook(RANKED), surroundings=Surroundings(most=most))
+
+    planned = plan.make(pod.read(builders.pod(annotations={"gpu": gpu})), book)
+
+    asked = gpu.partition("x")[0]
+    where = "metadata.annotations.gpu"
+    told = [f"{fix}: no node that is known has {asked} devices ({where})"] if fix else []
+    assert [warning for warning in planned.warnings if "no node" in warning] == told

@@ -82,10 +82,7 @@ class Interpretation:
 
 
 def interpret(pod: Pod, rulebook: Rulebook, *, strict: bool = False) -> Interpretation:
-    """The requests of all containers of a pod, with all violations and warnings.
-
-    `strict`: a value that means nothing is refused where it can only be meant as an amount.
-    """
+    """The requests of all containers of a pod, with violations and warnings; `strict` refuses words as amounts."""
     result = Interpretation()
     general: dict[str, FieldValue] = {}
     for entry in locations.pod_wide(pod, result.nearest):

@@ -536,11 +536,11 @@ _SPELLINGS: Final[Mapping[str, Collection[str]]] = {
 """What other systems and people write after `gpu` for each key, in small letters without dashes."""
 
 _HEADS: Final = ("n", "nr", "num", "number-of", "count", "request", "requests", "limit", "v", "x")
-_GPUS: Final = ("gpu", "gpus", "Gpu", "Gpus", "GPU", "GPUs")
-"""What other systems and people write before `gpu`, and how they spell that."""
+"""What other systems and people write before `gpu`."""
 
 _KEY_OF: Final = {spelling: key for key in KEYS for spelling in {key.removeprefix("gpu-"), *_SPELLINGS[key]}}
 _LETTERS: Final = re.compile("[^a-z0-9]")
+_LIKE_OURS: Final = re.compile("gpu[-_.]?webhook")
 
 
 def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
@@ -550,7 +550,7 @@ def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
         for section, kind in METADATA
         for key, value in getattr(pod, section).items()
         if (
-            (key.startswith(BEGINNINGS) and ("/" not in key or _of_another_domain(key)))
+            (key.startswith(BEGINNINGS) and ("/" not in key or _LIKE_OURS.match(key)))
             or (kind == "label" and SUFFIX in key)
             or key in lookalikes(rulebook)
         )
@@ -582,25 +582,16 @@ def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
 
 
 def lookalikes(rulebook: Rulebook) -> Mapping[str, str]:
-    """The keys that begin otherwise and are meant for one of the shorthand, by key; found once for each rulebook.
-
-    They are names of resources, and `num-gpus` or `acme-gpu` with the name of a vendor.
-    """
+    """The keys meant by names of resources, `num-gpus`, or `acme-gpu` with a vendor; found once for each rulebook."""
     keys: dict[str, str] | None = rulebook.cache.get(lookalikes)
     if keys is None:
         heads = [*_HEADS, *{card.vendor for card in rulebook.devices.values()}]
-        spelled = map("".join, product(heads, ("", "-", "_", "."), _GPUS))
+        spelled = map("".join, product(heads, ("", "-", "_", "."), ("gpu", "Gpu", "GPU"), ("", "s")))
         keys = rulebook.cache[lookalikes] = dict.fromkeys(spelled, "gpu")
         for name, resource in rulebook.resources.items():
             if "gpu" in name.lower() and not isinstance(name, Slot):
                 keys[name] = "gpu-memory" if resource.memory_unit or resource.in_bytes else "gpu"
     return keys
-
-
-def _of_another_domain(key: str) -> bool:
-    """Whether the domain of a key is that of this webhook, spelled otherwise."""
-    domain = key.partition("/")[0]
-    return domain + "/" != PREFIX and _LETTERS.sub("", domain.lower()).startswith(_LETTERS.sub("", PREFIX)[:-2])
 
 
 def _read_by_rules(kind: SlotKind, rulebook: Rulebook) -> Collection[str]:

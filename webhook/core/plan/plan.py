@@ -141,7 +141,8 @@ def _unheard(pod: Pod, serving: Sequence[str], rulebook: Rulebook) -> Iterator[s
             for mode in backend.modes:
                 for key, output in mode.outputs.annotations.items():
                     for word in output.words:
-                        heard.setdefault(key, {})[backend.name] = _KEYS.get(word, f"gpu-{word}")
+                        named = "model" if word in {"product", "lookalikes"} else word
+                        heard.setdefault(key, {})[backend.name] = f"gpu-{named}"
     for key in pod.annotations if serving else ():
         others = heard.get(key, {})
         if others and not key.startswith(locations.BEGINNINGS) and others.keys().isdisjoint(serving):
@@ -149,10 +150,6 @@ def _unheard(pod: Pod, serving: Sequence[str], rulebook: Rulebook) -> Iterator[s
             fix = f"write {instead} instead of {key}" if instead in KEYS else f"remove {key}"
             path = field_path(("metadata", "annotations", key))
             yield f"{fix}: {who} reads it, and {' and '.join(dict.fromkeys(serving))} serves the pod ({path})"
-
-
-_KEYS: Final = {"share": "gpu", "count": "gpu", **dict.fromkeys(("product", "lookalikes"), "gpu-model")}
-"""Words of rules by which a key of the shorthand is called otherwise."""
 
 
 def _resources(demand: ContainerRequest, assignment: Assignment | None, rulebook: Rulebook) -> list[Edit]:
