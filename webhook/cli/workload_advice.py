@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from webhook.cli import api_server, explanation
 from webhook.core import pod_templates
@@ -19,6 +19,9 @@ from webhook.core.review import AdmissionRequest, warning_text
 from webhook.core.rules.objects import Workload, find
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal
+
+MOST: Final = 16
+"""Of how many templates of a workload something is said: nobody reads more, and reviews of pods wait meanwhile."""
 
 
 def warn(
@@ -44,7 +47,7 @@ def warn(
         with suppress(Refusal):
             old = {template.path: template for template in pod_templates.templates(request.old_pod, workload)}
     warnings: list[str] = []
-    for template in templates:
+    for template in templates[:MOST]:
         # Of what was there before its author was told when it was new.
         before = old.get(template.path)
         is_new = before is None or before.pod != template.pod
@@ -78,6 +81,8 @@ def warn(
         told += [warning_text(v, fate) for v in decision.violations if planned or v.code != api_server.REFUSED]
         told += [f"{pods}: {warning}" for warning in decision.warnings if warning not in known]
         warnings += told or hints
+    if len(templates) > MOST and warnings:
+        warnings.append(f"of the other {len(templates) - MOST} templates nothing is said")
     return Decision(allowed=True, warnings=warnings) if warnings else UNTOUCHED
 
 

@@ -13,6 +13,7 @@ from tests.core.policy import tenants
 from tests.core.policy.tenants import held
 from tests.edited import edited
 from tests.laws import clusters
+from webhook.core import inventory
 from webhook.core.interpret import locations
 from webhook.core.kube import pod
 from webhook.core.plan import allocation, plan
@@ -184,6 +185,69 @@ def test_of_several_cards_of_the_nodes_the_one_counts_that_it_is_most_of() -> No
     alike = {f"{what}/{model}": amount for model in ("A100-80GB", "T4") for what, amount in ONCE.items()}
     assert _counted(made) == {**ONCE, **alike}
     assert _made(made, _on("A100-80GB,T4")) == made
+
+
+def test_a_note_that_is_longer_than_mutate_writes_is_of_an_unknown_card() -> None:
+    rulebook = replace(RULES)
+    sized = builders.container(limits={GPU: "1", MEMORY: "1536", "nvidia.com/gpucores": "10"})
+
+    counted = _counted(builders.pod(sized, annotations={locations.CARD: ",".join(["T4"] * 80_000)}), rulebook)
+
+    assert counted == {"devices": "1", "memory": "1536Mi"}
+    assert [*rulebook.cache[Surroundings]] == [""]
+
+
+PRODUCT, STRATEGY = "nvidia.com/gpu.product", "nvidia.com/gpu.sharing-strategy"
+H100, NODE_OF_H100 = "H100-80GB", "NVIDIA-H100-80GB-HBM3"
+
+
+def _where(backends: str, **nodes: dict[str, str]) -> Rulebook:
+    """A cluster with a node of ten of NVIDIA's devices for each set of labels."""
+    book = builders.rulebook(
+        {**builders.shipped_files(), "cluster.yaml": builders.cluster(f"backends: [{backends}]")}
+    )
+    there = [
+        {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {GPU: "10"}}}
+        for name, labels in nodes.items()
+    ]
+    return replace(book, surroundings=inventory.surroundings(inventory.read(there, book)))
+
+
+def test_a_card_that_the_pod_selects_counts_though_no_node_has_it_now() -> None:
+    rulebook = _where("nvidia-gpu", old={PRODUCT: "Tesla-T4"})
+    selecting = builders.pod(labels={"gpu": "1"}, nodeSelector={PRODUCT: NODE_OF_H100})
+
+    counted = _counted(_made(selecting, rulebook), replace(rulebook, surroundings=Surroundings()))
+
+    assert counted["memory"] == counted[f"memory/{H100}"] == "81559Mi"
+    assert counted[f"devices/{H100}"] == counted["devices"] == "1"
+
+
+def test_a_pod_that_excludes_the_nodes_of_its_back_end_counts_as_on_those_of_the_others() -> None:
+    shared = {PRODUCT: "Tesla-T4-SHARED", STRATEGY: "mps", "nvidia.com/gpu.replicas": "10"}
+    rulebook = _where("nvidia-mps, nvidia-gpu", old=shared, new={PRODUCT: NODE_OF_H100})
+    terms = [{"matchExpressions": [{"key": STRATEGY, "operator": "NotIn", "values": ["mps"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    raw = _with({GPU: "1"}, {}, {"gpu-webhook.io/sharing": "mps"})
+    raw = {**raw, "spec": {**raw["spec"], "affinity": affinity}}
+
+    counted = _counted(_made(raw, rulebook), replace(rulebook, surroundings=Surroundings()))
+
+    assert (counted["devices"], counted[f"devices/{H100}"], counted["memory"]) == ("1", "1", "81559Mi")
+
+
+def test_memory_that_a_rule_rounds_up_to_a_share_counts_as_the_share() -> None:
+    rulebook = _rules({"backends": ["nvidia-mps"], "device": H100})
+
+    small, tenth = (_made(builders.pod(labels=words), rulebook) for words in ({"gpu-memory": "1Gi"}, {"gpu": "0.1"}))
+
+    assert _counted(small, rulebook) == _counted(tenth, rulebook)
+
+
+def test_a_note_of_an_author_is_removed_from_a_pod_without_a_gpu() -> None:
+    made = _made(_with({GPU: "0"}, {}, {locations.CARD: "T4"}), RULES)
+
+    assert locations.CARD not in made["metadata"].get("annotations", {})
 
 
 def test_of_any_number_of_notes_by_authors_few_are_remembered() -> None:

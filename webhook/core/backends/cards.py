@@ -60,8 +60,16 @@ class Labels(NamedTuple):
         return Recognised(cards[0] if len({card.model for card in cards}) == 1 else None, profile)
 
 
+def of_label(products: Mapping[str, Sequence[Card]], value: str) -> Sequence[Card]:
+    """The cards that the value of a product's label may mean."""
+    return products.get(_HOW_SHARED.sub("", value.lower()), ())
+
+
 def labels(rulebook: Rulebook) -> Labels:
-    """What node labels mean by the rules of all back ends, enabled or not."""
+    """What node labels mean by the rules of all back ends, enabled or not; found once for each rulebook."""
+    meanings: Labels | None = rulebook.cache.get(labels)
+    if meanings is not None:
+        return meanings
     products: dict[str, dict[str, list[Card]]] = {}
     profiles: set[str] = set()
     lines: set[object] = set()  # of node affinity: many back ends and modes for the same cards have the same one
@@ -83,12 +91,13 @@ def labels(rulebook: Rulebook) -> Labels:
     nodes = [backend.nodes for backend in rulebook.backends.values()]
     keys = {key for node in nodes for key in (*node.labels, *filter(None, [node.devices]))}
     dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
-    return Labels(
+    meanings = rulebook.cache[labels] = Labels(
         products=products,
         profiles=frozenset(profiles - products.keys()),
         spelling={**dotted, **{as_label(profile).lower(): profile for profile in rulebook.profiles}},
         keys=frozenset(keys | profiles | products.keys()),
     )
+    return meanings
 
 
 def card_served(backend: Backend, rulebook: Rulebook) -> Sequence[Card]:

@@ -65,9 +65,10 @@ def asked(request: GpuRequest, card: Card | None) -> Measure:
     devices, part = charge(request, card), request.devices == "part"
     profile = card.profiles.get(request.profile or "") if card else None
     memory: Fraction | int | None = request.memory
-    if memory is None and card is not None:
+    if card is not None and (memory is None or request.memory_share is not None):
+        # Of a size and the share that a rule makes of it, which may be rounded up, the larger.
         share = 1 if request.memory_share is None else request.memory_share
-        memory = profile.memory if profile else card.memory * share
+        memory = max(memory or 0, profile.memory if profile else card.memory * share)
     compute = (request.cores or Fraction(0)) if part else Fraction(100)
     if not part and card and profile and card.compute_slices:
         compute = Fraction(100 * profile.compute_slices, card.compute_slices)

@@ -22,6 +22,7 @@ from webhook.core.kube.fields import Edit, Path, Put, field_path
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import Fraction, QuantityError, show, show_size, shown
 from webhook.core.request import ASKING, EXAMPLES, KEYS, PREFIX, Devices, FieldValue, OtherKeyError, pasteable
+from webhook.core.rules import verbs
 from webhook.core.rules.rulebook import Resource, Rulebook
 from webhook.core.rules.verbs import CONTAINER as CONTAINER_HOLE
 from webhook.core.rules.verbs import METADATA, Amount, Slot, SlotKind
@@ -40,6 +41,9 @@ NOTE: Final = PREFIX + "translated"
 CARD: Final = PREFIX + "card"
 """An annotation that keeps the cards that nodes had when the pod was created, if nothing else tells the card.
 /mutate replaces or removes a value of the pod's author."""
+
+LONGEST_NOTE: Final = 1024
+"""Letters of a note of cards; what is longer is by nobody who knows the cards of nodes."""
 
 _QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in KEYS}
 _SHORT: Final[Mapping[SlotKind, Mapping[str, str]]] = {
@@ -346,7 +350,7 @@ def _take(native: ExtendedResources, container: Container, resource: Resource, v
         if fix.endswith(example):
             fix = f"{fix.removesuffix(example)}, as {min(_legal(resource, Fraction(1)), default=1)}"
         meant = request.devices_meant(text) if resource.counts and resource.owners else ""
-        fix = f"write {meant}" if meant.replace(".", "").isdecimal() else fix
+        fix = f"write {meant}" if meant.replace(".", "").isdecimal() else _as_percents(resource, text) or fix
         native.violations.append(_violation("GPU403", container, resource, f": {error.message}", fix))
         return
     if resource.digits:
@@ -367,7 +371,19 @@ def _take(native: ExtendedResources, container: Container, resource: Resource, v
     elif resource.counts:
         native.fractions[name] = amount
     else:
-        native.violations.append(not_whole(container, resource, amount))
+        native.violations.append(not_whole(container, resource, amount, _as_percents(resource, text)))
+
+
+def _as_percents(resource: Resource, text: str) -> str:
+    """What to write where `50%`, `0.5` or `half` stands for a part in what counts parts; empty for no part."""
+    part = quantity.nearly(quantity.tidied(request.AMOUNTS.get(text.lower(), text)))
+    outputs = (mode.amounts.get(resource.name) for owner in resource.owners or resource.known for mode in owner.modes)
+    units = [output.unit for output in outputs if isinstance(output, Amount) and output.unit_name == verbs.PERCENT]
+    if part is None or not 0 < part <= 1 or not units:
+        return ""
+    scale = 10**resource.digits
+    near = sorted(_legal(resource, 100 * part / units[0] * scale))
+    return f"write {' or '.join(show(Fraction(number, scale)) for number in near)}"
 
 
 def _amount(resource: Resource, text: str) -> Fraction:

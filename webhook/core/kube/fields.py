@@ -112,7 +112,8 @@ def to_patch(edits: Iterable[Edit], pod: Mapping[str, Any]) -> list[dict[str, An
             inner = holder.get(step) if isinstance(holder, dict) else holder[step]
             if made and not is_made and path[:depth] in made:
                 inner, is_made = made[path[:depth]], True
-            if inner is None:
+            # What stands where a list belongs is replaced.
+            if inner is None or (depth == len(path) and not isinstance(inner, list)):
                 end = depth
                 break
             holder = inner

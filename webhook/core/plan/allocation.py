@@ -48,12 +48,13 @@ def lasting_rulebook(pod: Pod, rulebook: Rulebook) -> Rulebook:
 
     What a pod counts must not change with the nodes of the cluster, nor with the claims that the pod names.
     """
-    note = str(pod.annotations.get(locations.CARD, "")).lower()
+    note = str(pod.annotations.get(locations.CARD, ""))
+    note = note.lower() if len(note) <= locations.LONGEST_NOTE else ""
     lasting: dict[str, Rulebook] = rulebook.cache.setdefault(Surroundings, {})
     if note not in lasting:
         if len(lasting) >= MOST_NOTES:
             lasting.clear()
-        noted = [rulebook.devices.get(model) for model in note.split(",")]
+        noted = [rulebook.devices.get(model) for model in dict.fromkeys(note.split(","))]
         by_backend = {
             backend.name: [card for card in noted if card and backend.serves(card)]
             for backend in (rulebook.enabled if all(noted) else ())

@@ -16,7 +16,7 @@ from webhook.core.forms.document import did_you_mean
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import ContainerRequest
 from webhook.core.kube.pod import Bounds, Pod, Requirement, node_bounds, require_nodes, selects_nodes
-from webhook.core.kube.quantity import listed, show_size
+from webhook.core.kube.quantity import QuantityError, listed, show_size
 from webhook.core.request import (
     ASKING,
     KEYS,
@@ -399,7 +399,10 @@ def _fix(demand: ContainerRequest, backend: Backend, reason: CannotExpressError,
         """The first model with which the request is served that has these words; empty if it is not."""
         stated = {key: value for key, value in demand.stated.items() if key not in words}
         texts = {key: text for key, text in words.items() if text and text != ANY_MODEL}
-        stated |= {key: FieldValue(KEYS[key](text), "", text) for key, text in texts.items()}
+        try:
+            stated |= {key: FieldValue(KEYS[key](text), "", text) for key, text in texts.items()}
+        except QuantityError:
+            return ""
         for model in models if ANY_MODEL in words.values() else [""]:
             stated |= {"gpu-model": FieldValue((model,), "", model)} if model else {}
             other = replace(demand, stated=stated, request=build(stated, request.annotations))
@@ -420,30 +423,10 @@ def _fix(demand: ContainerRequest, backend: Backend, reason: CannotExpressError,
     if helps:
         return ", or ".join(texts)
 
-    # Fewer devices in more pods; else as much in other words, and then other amounts. Each is tried as it is, without
-    # a way of sharing, and with no model or another.
+    # Each amount is tried as it is, without a way of sharing, and with no model or another.
     card = translate.find_card(request.models, rulebook, backend)
-    size = card.memory if card and request.devices == "whole" else request.memory
-    for other in (card,) if card else cards.card_served(backend, rulebook):
-        if cut := other.profiles.get(request.profile or ""):
-            size = max(size or 0, cut.memory)
+    amounts = _nearest_amounts(request, card, backend, rulebook)
     gone = dict.fromkeys((key for key in ASKING if key in request.stated), "")
-    amounts: list[tuple[int, Mapping[str, str]]] = [(1, {})]
-    for most in dict.fromkeys([*(mode.when.count[1] or 0 for mode in backend.modes), 1]):
-        if 0 < most < request.count:
-            pods = request.count // most if request.count % most == 0 else 1
-            amounts.append((pods, {"gpu": str(Devices(most, request.share))}))
-    cuts = [card.profiles[name] for name in backend.profiles & card.profiles.keys()] if card else []
-    if cuts and request.devices == "whole":
-        largest = max(cuts, key=lambda cut: (cut.memory_slices, cut.compute_slices, cut.name)).name.replace("+", ".")
-        amounts += [(request.count, {**gone, "gpu-profile": largest})]
-    if size:
-        memory = {**gone, "gpu-memory": show_size(size)}
-        several = {"gpu": str(request.count)} if request.count > 1 else {}
-        amounts += [(1, memory | several), (1, memory | several | {"gpu-cores": "100"})]
-        amounts += [(request.count, memory), (request.count, {**memory, "gpu-cores": "100"})]
-    examples = [{"gpu": "0.5"}, {"gpu": "0.1"}, {"gpu-memory": "8Gi"}, {"gpu-memory": "8Gi", "gpu-cores": "10"}]
-    amounts += [(1, {**gone, **words}) for words in ({"gpu": str(request.count)}, WHOLE, *examples)]
     selections = [{}, *([{"gpu-model": ""}] if request.models else [])]
     selections += [{"gpu-model": ANY_MODEL}] if request.models or not card else []
     sharings = [{}, {"gpu-sharing": ""}] if request.sharing else [{}]
@@ -458,6 +441,38 @@ def _fix(demand: ContainerRequest, backend: Backend, reason: CannotExpressError,
             left = [key_of(key, request) for key, text in {**sharing, **selection}.items() if not text]
             return ", and ".join([f"leave {' and '.join(left)} out", *fixes] if left else fixes)
     return ", or ".join(way.text for way in reason.ways if not way.words) or "ask for what it serves"
+
+
+def _nearest_amounts(
+    request: GpuRequest, card: Card | None, backend: Backend, rulebook: Rulebook
+) -> Iterator[tuple[int, Mapping[str, str]]]:
+    """Amounts in words of the shorthand, the nearest to the request first, each with the number of pods that ask so.
+
+    Fewer devices in more pods; else as much in other words; else an example. An empty text leaves a key out.
+    """
+    yield 1, {}
+    for most in dict.fromkeys([*(mode.when.count[1] or 0 for mode in backend.modes), 1]):
+        if 0 < most < request.count:
+            pods = request.count // most if request.count % most == 0 else 1
+            yield pods, {"gpu": str(Devices(most, request.share))}
+    gone = dict.fromkeys((key for key in ASKING if key in request.stated), "")
+    cuts = [card.profiles[name] for name in backend.profiles & card.profiles.keys()] if card else []
+    if cuts and request.devices == "whole":
+        largest = max(cuts, key=lambda cut: (cut.memory_slices, cut.compute_slices, cut.name))
+        yield request.count, {**gone, "gpu-profile": largest.name.replace("+", ".")}
+    size = card.memory if card and request.devices == "whole" else request.memory
+    for other in (card,) if card else cards.card_served(backend, rulebook):
+        if cut := other.profiles.get(request.profile or ""):
+            size = max(size or 0, cut.memory)
+    if size:
+        memory = {**gone, "gpu-memory": show_size(size)}
+        several = {"gpu": str(request.count)} if request.count > 1 else {}
+        for pods, words in ((1, memory | several), (request.count, memory)):
+            yield pods, words
+            yield pods, {**words, "gpu-cores": "100"}
+    examples = [{"gpu": "0.5"}, {"gpu": "0.1"}, {"gpu-memory": "8Gi"}, {"gpu-memory": "8Gi", "gpu-cores": "10"}]
+    for words in ({"gpu": str(request.count)}, WHOLE, *examples):
+        yield 1, {**gone, **words}
 
 
 # The text that rules write into annotations, labels, env and node affinity.
@@ -597,6 +612,33 @@ class NodeSelection:
     def pool(self, assignment: Assignment) -> Sequence[Requirement]:
         """What tells the back end's nodes from those of others; empty if no label does."""
         return list(requirements(assignment, assignment.mode.pool, self.rulebook))
+
+    def models(self, assignment: Assignment) -> Sequence[str]:
+        """The models that a container may get, by the nodes there are and those that it selects; none if unknown.
+
+        A resource of several back ends is of any of them where the pod excludes the nodes of the one that serves it.
+        """
+        owners, around = [assignment.backend], self.rulebook.surroundings
+        if assignment.demand.request is None and not self.allows(assignment):
+            resources = map(self.rulebook.resources.__getitem__, assignment.demand.extended.amounts)
+            owners = [owner for resource in resources for owner in resource.owners]
+        models = [{card.model for card in around.cards.get(owner.name, ())} for owner in owners]
+        unknown = [
+            owner for owner in owners if owner.name in (around.present or ()) and owner.name not in around.cards
+        ]
+        # A pool that the pod selects may have no node now.
+        products = cards.labels(self.rulebook).products if self.selects else {}
+        for key in products.keys() & self._bounds.keys() if self.selects else ():
+            for value in self._bounds[key]:
+                meant = {
+                    card.model
+                    for card in cards.of_label(products[key], value)
+                    for owner in owners
+                    if owner.serves(card)
+                }
+                models.append(meant)
+                unknown += [] if meant else owners
+        return [] if unknown else sorted(set().union(*models))
 
     def bind(self, demand: ContainerRequest) -> ContainerRequest:
         """The demand of a container with the bounds of the pod's node selection, if it has resources alone."""

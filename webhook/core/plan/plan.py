@@ -108,7 +108,7 @@ def make(
             plan.edits.append(injected)
     plan.violations += check_requirements(pod, plan.assignments)
 
-    plan.edits += _annotations(pod, plan, rulebook)
+    plan.edits += _annotations(nodes, plan)
     return plan
 
 
@@ -140,8 +140,8 @@ def _unheard(pod: Pod, serving: Sequence[str], rulebook: Rulebook) -> Iterator[s
         for backend in rulebook.backends.values():
             for mode in backend.modes:
                 for key, output in mode.outputs.annotations.items():
-                    for word in output.words:
-                        named = "model" if word in {"product", "lookalikes"} else word
+                    for word in {*output.words} - {"lookalikes"}:  # which excludes models
+                        named = "model" if word == "product" else word
                         heard.setdefault(key, {})[backend.name] = f"gpu-{named}"
     for key in pod.annotations if serving else ():
         others = heard.get(key, {})
@@ -193,8 +193,9 @@ def _removals(container: Container, names: Collection[str], rule: str = "") -> l
     ]
 
 
-def _annotations(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
+def _annotations(nodes: NodeSelection, plan: Plan) -> list[Edit]:
     """The edits of annotations that keep the request, so that every later reader of the pod understands the same."""
+    pod, rulebook = nodes.pod, nodes.rulebook
     wanted: dict[str, str] = {}
     for demand in plan.interpretation.asked:
         for key, stated in demand.persist.items() if demand.request is not None or demand.overrides else ():
@@ -230,14 +231,16 @@ def _annotations(pod: Pod, plan: Plan, rulebook: Rulebook) -> list[Edit]:
     if not cards and present is None:
         return edits
     bare = replace(rulebook, surroundings=Surroundings())
-    backends = [assignment.backend for assignment in plan.assignments if "gpu-model" not in assignment.demand.stated]
-    told = [cards.get(backend.name, ()) for backend in backends if find_card((), bare, backend) is None]
-    lists = {",".join(card.model for card in there) for there in told}
+    lists = {
+        ",".join(nodes.models(assignment))
+        for assignment in plan.assignments
+        if "gpu-model" not in assignment.demand.stated and find_card((), bare, assignment.backend) is None
+    }
     note = lists.pop() if len(lists) == 1 else ""
     path: Path = ("metadata", "annotations", locations.CARD)
-    if note and present != note:
-        edits.append(Put(path, note))
-    elif not note and present is not None and any(demand.anything for demand in plan.interpretation.asked):
+    if 0 < len(note) <= locations.LONGEST_NOTE:
+        edits += [Put(path, note)] if present != note else []
+    elif present is not None:
         edits.append(Remove(path))  # a note of the pod's author
     return edits
 
