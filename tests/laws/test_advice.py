@@ -11,6 +11,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Final, get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -203,6 +204,7 @@ def _fates(rules: Rulebook) -> list[str]:
 WORLDS: Final = 1000
 
 
+@pytest.mark.large
 @tried(WORLDS, soak=100)
 @given(worlds(), st.sampled_from([0, 0, 2]))
 def test_what_is_said_of_a_policy_or_an_exemption_holds_for_its_witnesses(tenancy: Tenancy, used: int) -> None:
@@ -227,6 +229,7 @@ def test_what_is_said_of_a_policy_or_an_exemption_holds_for_its_witnesses(tenanc
             assert _fates(only) == _fates(_without(only, name)), sentence
 
 
+@pytest.mark.large
 @tried(WORLDS, soak=100)
 @given(worlds())
 def test_a_tie_that_refuses_a_pod_is_said(tenancy: Tenancy) -> None:
