@@ -416,6 +416,11 @@ def key_of(key: str, request: GpuRequest) -> str:
     return f"{key.removeprefix('gpu-')}{of_container}" if of_container else key
 
 
+def nothing_of(request: GpuRequest) -> Mapping[str, str]:
+    """The keys by which a request asks for a GPU, each without a text, as one that is left out."""
+    return {key: "" for key in ASKING if key in request.stated}
+
+
 def ask_for(words: Mapping[str, str], request: GpuRequest) -> str:
     """`ask for gpu: "1" instead of gpu-profile`: the keys to write, and those of the request that have to go."""
     gone = [request.stated[key].key for key in ASKING if key in request.stated and key not in words]

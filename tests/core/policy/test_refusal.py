@@ -90,7 +90,7 @@ def test_a_quota_that_only_warns_says_the_same_in_one_line() -> None:
     ]
 
 
-def test_whoever_is_admitted_reads_why_a_part_counts_as_a_whole_device() -> None:
+def test_the_client_of_an_admitted_pod_reads_why_a_part_counts_as_a_whole_device() -> None:
     unknown = {"gpu-model": "nothing says of which card it is"}
     told = {}
     for kind, limit in {"devices": 16, "memory": 16 * GIB}.items():

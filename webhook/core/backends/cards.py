@@ -53,8 +53,7 @@ class Labels(NamedTuple):
             value = labels.get(key, "").lower()
             if end := _HOW_SHARED.search(value):
                 profile = self.spelling.get(end["profile"] or "", profile)
-                value = value[: end.start()]
-            cards += [card for card in values.get(value, ()) if backend.serves(card)]
+            cards += [card for card in of_label(values, value) if backend.serves(card)]
         spellings = (self.spelling.get(labels.get(key, "").lower()) for key in sorted(self.profiles))
         profile = next(filter(None, spellings), profile)
         return Recognised(cards[0] if len({card.model for card in cards}) == 1 else None, profile)

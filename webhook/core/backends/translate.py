@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.backends import cards
 from webhook.core.kube.quantity import MIB, Fraction, listed, show, show_size
-from webhook.core.request import ASKING, WHOLE, GpuRequest, ask_for, key_of, pasteable
+from webhook.core.request import WHOLE, GpuRequest, ask_for, key_of, nothing_of, pasteable
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Profile
 from webhook.core.rules.modes import Constant, Mode, Output, When
@@ -52,8 +52,7 @@ class CannotExpressError(Exception):
 
 def asking(words: Mapping[str, str], request: GpuRequest) -> Way:
     """To ask so instead of as now."""
-    gone = dict.fromkeys((key for key in ASKING if key in request.stated), "")
-    return Way(ask_for(words, request), {**gone, **words})
+    return Way(ask_for(words, request), {**nothing_of(request), **words})
 
 
 def naming_a_model(request: GpuRequest) -> Way:
@@ -460,7 +459,7 @@ def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> Canno
     ways = [Way("ask for less", {})]
     if options:
         ways = [Way(f"ask for {key_of(key, request)}: {' or '.join(options)}", {key: options[0]})]
-    if options and key == "gpu" and request.stated.keys() & {*ASKING} != {key}:
+    if options and key == "gpu" and nothing_of(request).keys() != {key}:
         ways = [asking({key: options[0]}, request)]
     return CannotExpressError("GPU305", f"{_written(amount, exact)} {reason}", ways, key)
 

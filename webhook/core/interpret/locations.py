@@ -23,6 +23,7 @@ from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import Fraction, QuantityError, show, show_size, shown
 from webhook.core.request import ASKING, EXAMPLES, KEYS, PREFIX, Devices, FieldValue, OtherKeyError, pasteable
 from webhook.core.rules import verbs
+from webhook.core.rules.modes import Output
 from webhook.core.rules.rulebook import Resource, Rulebook
 from webhook.core.rules.verbs import CONTAINER as CONTAINER_HOLE
 from webhook.core.rules.verbs import METADATA, Amount, Slot, SlotKind
@@ -43,7 +44,7 @@ CARD: Final = PREFIX + "card"
 /mutate replaces or removes a value of the pod's author."""
 
 LONGEST_NOTE: Final = 1024
-"""Letters of a note of cards; what is longer is by nobody who knows the cards of nodes."""
+"""Letters of a note of cards: /mutate writes no longer one."""
 
 _QUALIFIED: Final = {PREFIX + key.removeprefix("gpu-"): key for key in KEYS}
 _SHORT: Final[Mapping[SlotKind, Mapping[str, str]]] = {
@@ -377,8 +378,8 @@ def _take(native: ExtendedResources, container: Container, resource: Resource, v
 def _as_percents(resource: Resource, text: str) -> str:
     """What to write where `50%`, `0.5` or `half` stands for a part in what counts parts; empty for no part."""
     part = quantity.nearly(quantity.tidied(request.AMOUNTS.get(text.lower(), text)))
-    outputs = (mode.amounts.get(resource.name) for owner in resource.owners or resource.known for mode in owner.modes)
-    units = [output.unit for output in outputs if isinstance(output, Amount) and output.unit_name == verbs.PERCENT]
+    outputs = [output for output in _outputs(resource) if isinstance(output, Amount)]
+    units = [output.unit for output in outputs if output.unit_name == verbs.PERCENT]
     if part is None or not 0 < part <= 1 or not units:
         return ""
     scale = 10**resource.digits
@@ -432,13 +433,17 @@ def _other_unit(unit: Fraction, text: str) -> QuantityError:
     return QuantityError(f'"{text}" is not a plain number; it counts units of {show_size(unit.numerator)}', fix)
 
 
+def _outputs(resource: Resource) -> Iterator[Output]:
+    """What the modes of the resource's back ends write there."""
+    for owner in resource.owners or resource.known:
+        yield from (mode.amounts[resource.name] for mode in owner.modes if resource.name in mode.amounts)
+
+
 def _legal(resource: Resource, amount: Fraction) -> set[int]:
     """The numbers nearest to an amount, below and above, that a mode could have written."""
-    modes = (mode.amounts.get(resource.name) for owner in resource.owners or resource.known for mode in owner.modes)
     numbers = {
         number
-        for output in modes
-        if output is not None
+        for output in _outputs(resource)
         for number in (translate.near(output, amount) if isinstance(output, Amount) else [output.number])
     }
     below = sorted(number for number in numbers if number < amount)

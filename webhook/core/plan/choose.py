@@ -18,7 +18,6 @@ from webhook.core.interpret.interpret import ContainerRequest
 from webhook.core.kube.pod import Bounds, Pod, Requirement, node_bounds, require_nodes, selects_nodes
 from webhook.core.kube.quantity import QuantityError, listed, show_size
 from webhook.core.request import (
-    ASKING,
     KEYS,
     WHOLE,
     Devices,
@@ -27,6 +26,7 @@ from webhook.core.request import (
     ask_for,
     build,
     key_of,
+    nothing_of,
     pasteable,
 )
 from webhook.core.rules.backend import Backend
@@ -426,7 +426,7 @@ def _fix(demand: ContainerRequest, backend: Backend, reason: CannotExpressError,
     # Each amount is tried as it is, without a way of sharing, and with no model or another.
     card = translate.find_card(request.models, rulebook, backend)
     amounts = _nearest_amounts(request, card, backend, rulebook)
-    gone = dict.fromkeys((key for key in ASKING if key in request.stated), "")
+    gone = nothing_of(request)
     selections = [{}, *([{"gpu-model": ""}] if request.models else [])]
     selections += [{"gpu-model": ANY_MODEL}] if request.models or not card else []
     sharings = [{}, {"gpu-sharing": ""}] if request.sharing else [{}]
@@ -455,7 +455,7 @@ def _nearest_amounts(
         if 0 < most < request.count:
             pods = request.count // most if request.count % most == 0 else 1
             yield pods, {"gpu": str(Devices(most, request.share))}
-    gone = dict.fromkeys((key for key in ASKING if key in request.stated), "")
+    gone = nothing_of(request)
     cuts = [card.profiles[name] for name in backend.profiles & card.profiles.keys()] if card else []
     if cuts and request.devices == "whole":
         largest = max(cuts, key=lambda cut: (cut.memory_slices, cut.compute_slices, cut.name))

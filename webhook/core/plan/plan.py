@@ -126,7 +126,9 @@ def _beyond_nodes(demand: ContainerRequest, request: GpuRequest, rulebook: Ruleb
             fix = f"write {pasteable(stated.key, part)} if you mean {request.count} % of a device"
         yield f"{fix}: no node that is known has {request.count} devices ({stated.path})"
     model, exists = demand.stated.get("gpu-model"), rulebook.surroundings.exists
-    present = [card for card in models_of_nodes(rulebook) if f"{tally.DEVICES}/{card}" in exists]  # if all are known
+    present = [
+        card for card in models_of_nodes(rulebook) if tally.key(tally.DEVICES, card) in exists
+    ]  # if all are known
     if model is not None and present and set(present).isdisjoint(request.models):
         wish = f"write {model.key}: {' or '.join(present[:3])}"
         yield f"{wish}: no node that is known has {model.text} ({model.path})"
@@ -230,7 +232,9 @@ def _annotations(nodes: NodeSelection, plan: Plan) -> list[Edit]:
     cards, present = rulebook.surroundings.cards, pod.annotations.get(locations.CARD)
     if not cards and present is None:
         return edits
-    bare = replace(rulebook, surroundings=Surroundings())
+    bare: Rulebook | None = rulebook.cache.get(_annotations)  # kept, as it keeps the cards that back ends serve
+    if bare is None:
+        bare = rulebook.cache[_annotations] = replace(rulebook, surroundings=Surroundings())
     lists = {
         ",".join(nodes.models(assignment))
         for assignment in plan.assignments
