@@ -63,6 +63,16 @@ def test_the_command_shown_prints_what_is_shown(marker: str, code: int, tmp_path
     assert (ran.stdout, ran.returncode) == (printed, code)
 
 
+def test_the_first_pod_is_explained_by_two_commands_without_an_option(tmp_path: Path) -> None:
+    (tmp_path / "hero.yaml").write_text(readme.block("before", TEXT))
+    setup, command, *shown = readme.block("first pod", TEXT).splitlines()
+    assert (setup, command) == ("$ make setup", "$ .venv/bin/gpu-webhook explain hero.yaml")
+
+    printed = _run("gpu-webhook explain hero.yaml 2>&1", tmp_path)
+
+    assert printed.splitlines()[: len(shown)] == shown
+
+
 def test_the_back_end_of_the_walk_through_works() -> None:
     rule = readme.block("back end", RULES_TEXT)
     assert len(rule.splitlines()) < 30
@@ -81,15 +91,20 @@ def test_the_back_end_of_the_walk_through_works() -> None:
 @pytest.mark.large
 def test_the_first_steps_of_authors_print_what_is_shown(tmp_path: Path) -> None:
     shutil.copytree(readme.ROOT / "rules", tmp_path / "rules")
-    for name in ("policy.yaml", "pod.yaml", "rules/acme.yaml"):
+    for name in ("policy.yaml", "pod.yaml"):
         (tmp_path / name).write_text(readme.block(name, RULES_TEXT))
+
+    _assert_shown("policy tried", tmp_path)
+    (tmp_path / "rules" / "acme.yaml").write_text(readme.block("rules/acme.yaml", RULES_TEXT))
     _edit(tmp_path / "rules" / "cluster.yaml", "backends: [", "backends: [acme, ")
     _edit(tmp_path / "rules" / "kustomization.yaml", "  files:\n", "  files:\n  - acme.yaml\n")
-
-    for shown in (readme.block("policy tried", RULES_TEXT), readme.block("back end tried", RULES_TEXT)):
-        command, _, printed = shown.removeprefix("$ ").partition("\n")
-        assert _run(command, tmp_path) == printed
+    _assert_shown("back end tried", tmp_path)
     assert _run("gpu-webhook check rules >/dev/null && echo fine", tmp_path) == "fine\n"
+
+
+def _assert_shown(marker: str, folder: Path) -> None:
+    command, _, printed = readme.block(marker, RULES_TEXT).removeprefix("$ ").partition("\n")
+    assert _run(command, folder) == printed
 
 
 def _edit(file: Path, before: str, after: str) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from webhook.cli import check
-from webhook.cli.options import FAILED, FINE, UsageError, address, rules_option
+from webhook.cli.options import DEMO, FAILED, FINE, UsageError, address, rules_option
 from webhook.server import settings
 
 START_SECONDS: Final = 60.0
@@ -33,7 +33,6 @@ ASK_SECONDS: Final = 2.0
 PAUSE_SECONDS: Final = 0.1
 TAIL: Final = 1 << 16
 
-DEMO: Final = Path(__file__).parent / "console" / "demo"
 CLUSTER: Final = DEMO / "cluster.yaml"
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -201,7 +200,7 @@ certificate  {_short(settings.Settings().certificate[0])}
 
 A pod before and after, to paste:
 
-  printf '{POD}' | {program} explain - --rules {_short(given.rules)}
+  printf '{POD}' | {program} explain - {"--demo" if given.demo else f"--rules {_short(given.rules)}"}
 
 Below are the webhook's decisions, one JSON line each. Ctrl-C ends everything.
 """

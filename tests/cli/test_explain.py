@@ -1,11 +1,13 @@
 """`gpu-webhook explain` of texts that no transcript can show: huge, hostile, or what it printed itself."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.cli.program import explain, pod, run
+from tests.cli.program import SHIPPED, explain, pod, run
+from webhook.cli.explain import JUDGED_BY_DEMO
 
 
 def test_json_with_an_emoji_as_two_escapes_is_read() -> None:
@@ -44,3 +46,49 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
     assert (ran.code, ran.out) == (2, "")
     assert "larger than 8 MiB" in ran.err
+
+
+def test_in_a_clone_a_share_is_explained_without_any_option_and_the_cluster_is_named() -> None:
+    ran = run("explain", "-", "-o", "json", given=pod("0.3"))
+
+    assert (ran.code, ran.err, ran.json["backends"]) == (0, f"{JUDGED_BY_DEMO}\n", {"main": "hami-vgpu"})
+
+
+def test_the_demo_can_be_asked_for_and_then_nothing_is_noted() -> None:
+    ran = run("explain", "-", "-o", "json", "--demo", given=pod("0.3"))
+
+    assert (ran.code, ran.err, ran.json["backends"]) == (0, "", {"main": "hami-vgpu"})
+
+
+def test_as_soon_as_the_cluster_document_says_what_there_is_it_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    names = ("cluster", "nvidia-gpu", "amd-gpu", "hami-vgpu", "tencent-qgpu", "catalog-nvidia", "catalog-amd")
+    for name in names:  # not all of them, whose examples take seconds
+        shutil.copy(SHIPPED / f"{name}.yaml", rules)
+    monkeypatch.setattr("webhook.server.settings.default_rules", lambda: rules)
+    as_it_was = run("explain", "-", given=pod("0.3"))
+    document = (rules / "cluster.yaml").read_text()
+    (rules / "cluster.yaml").write_text(f"# Written by hand.\n{document}")
+    commented = run("explain", "-", given=pod("0.3"))
+    (rules / "cluster.yaml").write_text(document.replace("[nvidia-gpu, amd-gpu]", "[nvidia-gpu]"))
+    changed = run("explain", "-", given=pod("0.3"))
+
+    assert [ran.code for ran in (as_it_was, commented, changed)] == [0, 0, 1]
+    assert [ran.err for ran in (as_it_was, commented, changed)] == [f"{JUDGED_BY_DEMO}\n"] * 2 + [""]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--demo", "--cluster"], "argument --cluster: not allowed with argument --demo"),
+        (["--cluster", "--usage", "-"], "--cluster reads what tenants use; give changes to it by --with"),
+    ],
+)
+def test_a_cluster_is_asked_or_imagined_but_not_both(options: list[str], said: str) -> None:
+    ran = run("explain", "-", *options)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err

@@ -510,6 +510,38 @@ def test_other_rules_than_those_that_replicas_apply_fail(healthy: Installation, 
     assert "their logs say why the rules do not load" in said.checks["rules"]["fix"]
 
 
+def test_explain_judges_by_the_rules_and_policies_of_the_cluster(healthy: Installation) -> None:
+    made = {**pod("train"), "metadata": {"name": "train", "namespace": "default", "labels": {"gpu": "2"}}}
+    limiting = world.policy("small", "default", ceilings={"container": {"devices": 1}})
+    healthy.client.create(limiting)
+
+    def explained(kubeconfig: Path, *options: str | Path) -> tuple[int, list[str], str]:
+        ran = subprocess.run(
+            [PROGRAM, "explain", "-", "--cluster", "-o", "json", *options],
+            input=json.dumps(made),
+            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        answer = json.loads(ran.stdout) if ran.stdout else {"violations": []}
+        return ran.returncode, [violation["code"] for violation in answer["violations"]], ran.stderr
+
+    everything, nobody = healthy.client.kubeconfig, kubeconfig_of(healthy.planes[0], "nobody")
+
+    assert explained(everything) == (1, ["GPU102"], "")
+    code, codes, told = explained(nobody, "--rules", RULES)
+    assert (code, codes) == (0, [])
+    unread = "TenantPolicy, Exemption, TenantUsage, Namespace"
+    first, second = told.splitlines()
+    assert first == f"note: you may not list {unread} of the cluster; judged as if there were none"
+    assert second.endswith("; judged as if nothing were known of nodes and claims")
+    code, codes, told = explained(nobody)
+    assert (code, codes) == (2, [])
+    assert "to examine it without its ConfigMaps, give the rules that should be in force: --rules DIR" in told
+    healthy.client.delete(limiting)
+
+
 def test_a_policy_that_cannot_be_read_is_named(healthy: Installation) -> None:
     broken = world.policy("vision", "vision", allowed={"backends": ["nobody-has-this"]})
     healthy.client.create(broken)

@@ -13,12 +13,12 @@ from tests import builders
 from tests.cases.golden import message
 from tests.cases.served import NeverServedError, as_served
 from webhook.cli import snapshot, workload_advice
+from webhook.cli.options import DEMO
 from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 from webhook.files import surroundings
-from webhook.playground import DEMO
 
 Object = dict[str, Any]
 FOLDER = Path(__file__).parent

@@ -2,7 +2,9 @@
 
 import argparse
 import difflib
+import hashlib
 import os
+import pathlib
 import sys
 import time
 from collections import Counter
@@ -21,12 +23,14 @@ from webhook.core.forms.document import did_you_mean
 from webhook.core.interpret import claims
 from webhook.core.kube import fields, quantity
 from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
-from webhook.core.plan.choose import Assignment
+from webhook.core.plan.choose import NOTHING_SHARED, Assignment
 from webhook.core.policy import limits
+from webhook.core.rules.cluster import OWN
 from webhook.core.rules.rulebook import Rulebook, nearest_backend, with_only
 from webhook.core.violations import Violation
 from webhook.files import rule_files
 from webhook.files.documents import MAX_BYTES, UnreadableError, parse_manifests
+from webhook.server import settings
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -50,7 +54,17 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--to", default="", metavar="NAME", help="rewrite pods of another system for this back end")
     source = "with --to: the back end of the pods at present"
     command.add_argument("--from", dest="source", default="", metavar="NAME", help=source)
-    options.rules_option(command)
+    judges = command.add_mutually_exclusive_group()
+    demo = (
+        "judge by the imagined cluster of make run, which shares GPUs; default where rules/cluster.yaml is as shipped"
+    )
+    judges.add_argument("--demo", action="store_true", help=demo)
+    there = "judge by the rules, policies, usage, nodes and claims of the current cluster"
+    judges.add_argument("--cluster", action="store_true", help=there)
+    installed = "with --cluster: the namespace where the server runs (default: %(default)s)"
+    command.add_argument("--server-namespace", default=OWN, metavar="NAME", help=installed)
+    rules = f"rule files (default: {settings.default_rules()}, with --cluster those that the server mounts)"
+    command.add_argument("--rules", type=pathlib.Path, metavar="DIR", help=rules)
     options.output_option(command)
 
 
@@ -58,13 +72,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what becomes of the pods; NOT_FINE where one of them is denied."""
     if arguments.source and not arguments.to:
         raise options.UsageError("--from says whose pods --to rewrites; give both")
-    rulebook = rule_files.load_cached(arguments.rules)
+    if arguments.cluster and arguments.usage:
+        raise options.UsageError("--cluster reads what tenants use; give changes to it by --with, not by --usage")
+    rules = arguments.rules or settings.default_rules()
+    if arguments.cluster:
+        rulebook, usage = _read_cluster(arguments)
+    else:
+        demo = arguments.demo or (arguments.rules is None and _is_as_shipped(rules))
+        rulebook = rule_files.load_cached(rules, (options.DEMO / "cluster.yaml").read_text() if demo else "")
+        usage = snapshot.read_files(snapshot.TENANTS, arguments.usage)
+        if demo and not arguments.demo:
+            print(JUDGED_BY_DEMO, file=sys.stderr)
     content, origin = options.read_content(arguments.file, MAX_BYTES + 1)
     documents = parse_manifests(content, origin)
     around: list[Object] = []
     for file in arguments.around:
         around += parse_manifests(*options.read_content(file, MAX_BYTES + 1))
-    usage = snapshot.read_files(snapshot.TENANTS, arguments.usage)
     answer = answer_question(
         documents,
         rulebook,
@@ -96,7 +119,52 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         colours = COLOURS if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
         print("\n\n".join("\n".join(paint(view(pod), colours)) for pod in explanations))
+    refused = (violation.message for pod in explanations for violation in pod.decision.violations)
+    if any(message.startswith(NOTHING_SHARED) for message in refused) and _is_as_shipped(rules):
+        print("note: --demo judges by an imagined cluster that shares GPUs", file=sys.stderr)
     return options.FINE if all(pod.decision.allowed for pod in explanations) else options.NOT_FINE
+
+
+AS_SHIPPED: Final = "368121a2ceb92213e81858943eaa3f799a8bc10abf108ffe327e046d82aa22de"
+"""SHA-256 of the shipped rules/cluster.yaml without its lines of comments: it says nothing of anybody's cluster."""
+
+JUDGED_BY_DEMO: Final = (
+    "note: judged by an imagined cluster (--demo), as rules/cluster.yaml is as shipped;"
+    " for the cluster of your kubeconfig: --cluster"
+)
+
+
+def _is_as_shipped(rules: pathlib.Path) -> bool:
+    """Whether the Cluster document of these rules is the shipped one."""
+    try:
+        lines = (rules / "cluster.yaml").read_bytes().splitlines(keepends=True)
+    except OSError:
+        return False
+    said = b"".join(line for line in lines if not line.lstrip().startswith(b"#"))
+    return hashlib.sha256(said).hexdigest() == AS_SHIPPED
+
+
+def _read_cluster(arguments: argparse.Namespace) -> tuple[Rulebook, snapshot.Snapshot]:
+    """The rules, nodes and claims of the current cluster, and its tenants; raises UsageError and UnreadableError."""
+    from webhook.cli import installation
+    from webhook.cluster import client
+
+    async def read(api: client.Api) -> Rulebook:
+        rules, namespace = arguments.rules, arguments.server_namespace
+        rulebook = rule_files.load_cached(rules) if rules else await installation.mounted(api, namespace)
+        try:
+            return await installation.surrounded(rulebook, api)
+        except client.ForbiddenError as error:
+            print(f"note: {error}; judged as if nothing were known of nodes and claims", file=sys.stderr)
+            return rulebook
+
+    tenants = snapshot.read_cluster(snapshot.TENANTS, needed=())
+    if unread := ", ".join(kind for kind in snapshot.TENANTS if kind not in tenants.objects):
+        print(f"note: you may not list {unread} of the cluster; judged as if there were none", file=sys.stderr)
+    try:
+        return client.ask(read), tenants
+    except client.ApiError as error:
+        raise options.UsageError(str(error)) from None
 
 
 def _time(text: str) -> float:

@@ -180,7 +180,7 @@ def _loaded(mounted: Iterable[Object]) -> Rulebook:
     with tempfile.TemporaryDirectory() as folder:
         for file, text in chain(*((stored.get("data") or {}).items() for stored in mounted)):
             Path(folder, Path(file).name).write_text(text)
-        return rule_files.load(Path(folder))
+        return rule_files.load(Path(folder), only_enabled=True)
 
 
 # What is registered in the cluster, and what it is.
@@ -324,6 +324,17 @@ SETTLE_SECONDS: Final = 3.0
 """Between two readings of the ledgers."""
 
 
+async def surrounded(rulebook: Rulebook, api: Api) -> Rulebook:
+    """The rulebook with the nodes of the cluster, and the claims that pods may name."""
+    objects = {"nodes": await api.list("/api/v1/nodes")}
+    for kind in (kind for source in rulebook.sources for kind in source.kinds):
+        for version in kind.versions:
+            with contextlib.suppress(MissingError):
+                objects[kind.name] = await api.list(f"/apis/{kind.group}/{version}/{kind.plural}")
+                break
+    return surroundings.concluded(rulebook, objects)
+
+
 async def read_tenants(installation: Installation, api: Api) -> None:
     """What stands in the cluster, and which of its pods would be refused with what is around them."""
 
@@ -338,13 +349,7 @@ async def read_tenants(installation: Installation, api: Api) -> None:
         rulebook = replace(rulebook, tenancy=installation.tenants[-1].tenancy(rulebook)[0])
     except MissingError:
         installation.tenants = ()
-    objects = {"nodes": await api.list("/api/v1/nodes")}
-    for kind in (kind for source in rulebook.sources for kind in source.kinds):
-        for version in kind.versions:
-            with contextlib.suppress(MissingError):
-                objects[kind.name] = await api.list(f"/apis/{kind.group}/{version}/{kind.plural}")
-                break
-    around = surroundings.concluded(rulebook, objects)
+    around = await surrounded(rulebook, api)
     refused: list[str] = []
     reserved = updates.reserved(rulebook)
     async for page in api.pages("/api/v1/pods", NOT_OVER):

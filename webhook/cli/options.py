@@ -13,6 +13,10 @@ NOT_FINE: Final = 1
 FAILED: Final = 2
 
 
+DEMO: Final = Path(__file__).parents[1] / "console" / "demo"
+"""The cluster, the nodes and the tenants that `make run` imagines."""
+
+
 class UsageError(Exception):
     """What was asked cannot be done; the message is for the person who typed it."""
 

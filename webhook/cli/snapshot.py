@@ -219,7 +219,7 @@ def read_cluster(kinds: Kinds, instead: str = "", needed: Collection[str] | None
                     raise
                 if isinstance(error, client.MissingError):
                     objects[kind] = []
-        return Snapshot(kinds, objects, whole=True)
+        return Snapshot(kinds, objects, whole=objects.keys() == kinds.keys())
 
     try:
         return client.ask(read)

@@ -87,15 +87,19 @@ def load(
     return loaded.rulebook
 
 
-def load_systems(directory: Path) -> Rulebook:
-    """The same of a cluster of which nothing is known: no back end is enabled, and there are no policies."""
-    no_cluster = f"{{apiVersion: {API_VERSION}, kind: Cluster, metadata: {{name: none}}, spec: {{backends: []}}}}"
+def load_systems(
+    directory: Path,
+    cluster: str = f"{{apiVersion: {API_VERSION}, kind: Cluster, metadata: {{name: none}}, spec: {{backends: []}}}}",
+) -> Rulebook:
+    """The same of another cluster, without policies; default: one of which nothing is known, with no back end."""
 
     def is_of_any_cluster(document: Node) -> bool:
         kind = document.value.get("kind") if isinstance(document.value, dict) else None
         return kind is None or kind.value not in {"Cluster", "TenantPolicy", "Exemption"}
 
-    return load(directory, lambda given: [*filter(is_of_any_cluster, given), *parse(no_cluster.encode(), "none")])
+    return load(
+        directory, lambda given: [*filter(is_of_any_cluster, given), *parse(cluster.encode(), "cluster.yaml")]
+    )
 
 
 def _failing(rule: Backend | ClaimSource | Workload, devices: Cards | None = None) -> Sequence[Problem]:
@@ -256,11 +260,12 @@ SLOTS: Final = 256
 _WRITABLE_BY_OTHERS: Final = 0o022
 
 
-def load_cached(directory: Path) -> Rulebook:
-    """The rulebook of a directory as `load` gives it; raises RuleFilesError."""
+def load_cached(directory: Path, cluster: str = "") -> Rulebook:
+    """The rulebook of a directory as `load` gives it, or of another `cluster` (YAML); raises RuleFilesError."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/"), ".cache")
-    number = int.from_bytes(hashlib.sha256(os.fsencode(directory.resolve())).digest(), "big") % SLOTS
-    slot, key = Path(folder, "gpu-webhook", f"rulebook-{number}"), _key(directory)
+    place = os.fsencode(directory.resolve()) + cluster.encode()
+    number = int.from_bytes(hashlib.sha256(place).digest(), "big") % SLOTS
+    slot, key = Path(folder, "gpu-webhook", f"rulebook-{number}"), _key(directory, cluster)
     if key:
         # A pickle can run any code of its writer, so the file must be writable by this user alone. A damaged one may
         # raise anything; the rules are then read again.
@@ -271,8 +276,8 @@ def load_cached(directory: Path) -> Rulebook:
             if isinstance(kept, Rulebook):
                 return kept
 
-    rulebook = load(directory)
-    if key and _key(directory) == key:  # else a file has changed meanwhile
+    rulebook = load_systems(directory, cluster) if cluster else load(directory)
+    if key and _key(directory, cluster) == key:  # else a file has changed meanwhile
         # Replace the file of a slot atomically; if that fails, nothing is cached.
         content = key + pickle.dumps(rulebook, pickle.HIGHEST_PROTOCOL)
         new = slot.with_suffix(f".{os.getpid()}")
@@ -287,14 +292,14 @@ def load_cached(directory: Path) -> Rulebook:
     return rulebook
 
 
-def _key(directory: Path) -> bytes:
-    """A digest of the rules, of the stamps of the program's modules, and of the version of Python.
+def _key(directory: Path, cluster: str) -> bytes:
+    """A digest of the rules and the cluster, of the stamps of the program's modules, and of the version of Python.
 
     It is empty if one of them cannot be read, as `load` will say.
     """
     try:
         program = sorted((str(path), file_stamp(path)) for path in Path(__file__).parents[1].rglob("*.py"))
-        digest = hashlib.sha256(repr((sys.version, program)).encode())
+        digest = hashlib.sha256(repr((sys.version, program, cluster)).encode())
         for file in sorted(directory.glob("*.y*ml")):
             content = file.read_bytes()
             digest.update(f"{file.name} {len(content)} ".encode() + content)

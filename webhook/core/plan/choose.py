@@ -298,6 +298,7 @@ def _as_it_stands(demand: ContainerRequest, backend: Backend, rulebook: Rulebook
 
 # Why no back end can serve.
 
+NOTHING_SHARED: Final = "this cluster shares no GPUs"
 MENTIONED: Final = 4
 """How many further reasons, and back ends of each, a message names; `explain` lists them all."""
 
@@ -349,7 +350,7 @@ def _unserved(
     counted = demand.fraction and not any(owner.shares for owner in rulebook.resources[demand.fraction].known)
     if part and not counted and not rulebook.trial and not any(backend.shares for backend in rulebook.enabled):
         fix = f"{fix}; or an administrator enables a back end that shares GPUs (gpu-webhook survey)"
-        message = f"this cluster shares no GPUs; {message}"
+        message = f"{NOTHING_SHARED}; {message}"
 
     # The reasons of the others, each once.
     names: dict[str, list[str]] = {}
