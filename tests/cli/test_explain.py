@@ -1,12 +1,16 @@
 """`gpu-webhook explain` of texts that no transcript can show: huge, hostile, or what it printed itself."""
 
+import contextlib
+import io
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.cli.program import SHIPPED, explain, pod, run
+from tests.cli.program import RULES, SHIPPED, explain, pod, run, start
+from tests.cluster.waiting import until
+from webhook.cli import options
 from webhook.cli.explain import JUDGED_BY_DEMO
 
 
@@ -81,14 +85,45 @@ def test_as_soon_as_the_cluster_document_says_what_there_is_it_judges(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("given", "said"),
     [
         (["--demo", "--cluster"], "argument --cluster: not allowed with argument --demo"),
         (["--cluster", "--usage", "-"], "--cluster reads what tenants use; give changes to it by --with"),
     ],
 )
-def test_a_cluster_is_asked_or_imagined_but_not_both(options: list[str], said: str) -> None:
-    ran = run("explain", "-", *options)
+def test_a_cluster_is_asked_or_imagined_but_not_both(given: list[str], said: str) -> None:
+    ran = run("explain", "-", *given)
 
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+def test_a_kustomization_is_built_by_what_is_on_the_path(tmp_path: Path) -> None:
+    program = tmp_path / "kustomize"
+    program.write_text(
+        f"#!/bin/sh\n[ \"$*\" = 'build base' ] && echo '{pod('1')}' && exit\necho no base >&2; exit 1\n"
+    )
+    program.chmod(0o755)
+    building = ("explain", "--rules", RULES, "-o", "json", "-k")
+
+    built = start(*building, "base", env={"PATH": str(tmp_path)})
+    failed = start(*building, "other", env={"PATH": str(tmp_path)})
+    program.unlink()
+    missing = start(*building, "base", env={"PATH": str(tmp_path)})
+
+    assert (built.code, built.json["backends"]) == (0, {"main": "acme-card"})
+    assert (failed.code, failed.err) == (2, "gpu-webhook: kustomize build other: no base\n")
+    nothing = "gpu-webhook: -k base: neither kubectl nor kustomize is on the path, and one of them builds it\n"
+    assert (missing.code, missing.err) == (2, nothing)
+
+
+def test_what_takes_long_is_said_on_a_terminal_until_it_is_done() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    with contextlib.redirect_stderr(Terminal()) as terminal, options.progress("thinking"):
+        until(terminal.getvalue, "it is said")
+        assert terminal.getvalue() == "thinking ..."
+
+    assert terminal.getvalue() == "thinking ...\r\x1b[K"

@@ -54,7 +54,7 @@ def test_wrong_usage_is_exit_code_2_and_says_what_was_wrong(arguments: list[str]
 
 @pytest.mark.parametrize(("name", "reason"), [("nowhere.yaml", "No such file or directory"), ("", "Is a directory")])
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path, name: str, reason: str) -> None:
-    ran = run("explain", tmp_path / name)
+    ran = run("explain", "-", "--rules", RULES, "--with", tmp_path / name, given=pod())
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"gpu-webhook: {tmp_path / name}: {reason}\n"

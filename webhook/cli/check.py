@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     from webhook.files import rule_files
 
     try:
-        rulebook = rule_files.load(arguments.directory)
+        with options.progress("running the examples of the rules"):
+            rulebook = rule_files.load(arguments.directory)
         rule_files.check_installable(arguments.directory, rulebook.cluster)
     except rule_files.RuleFilesError as error:
         if arguments.output == "json":

@@ -618,7 +618,8 @@ def run(given: argparse.Namespace) -> int:
     """Examine the installation; NOT_FINE where a check failed."""
     given.endpoint = [Address(*options.address(endpoint, "--endpoint")) for endpoint in given.endpoint]
     try:
-        checks = ask(partial(examine, given))
+        with options.progress("examining the installation"):
+            checks = ask(partial(examine, given))
     except (ApiError, configurations.NotExemptError) as error:
         raise options.UsageError(str(error)) from None
     options.print_json(contract(checks)) if given.output == "json" else print("\n".join(lines(checks)))

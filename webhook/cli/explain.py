@@ -5,12 +5,13 @@ import difflib
 import hashlib
 import os
 import pathlib
+import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, Final, Literal, NamedTuple
 
 import yaml
@@ -19,7 +20,7 @@ from webhook.cli import convert, explanation, options, policy_advice, snapshot
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.cli.table import number
 from webhook.core.backends import charge
-from webhook.core.forms.document import did_you_mean
+from webhook.core.forms.document import closest, did_you_mean
 from webhook.core.interpret import claims
 from webhook.core.kube import fields, quantity
 from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
@@ -27,7 +28,7 @@ from webhook.core.plan.choose import NOTHING_SHARED, Assignment
 from webhook.core.policy import limits
 from webhook.core.rules.cluster import OWN
 from webhook.core.rules.rulebook import Rulebook, nearest_backend, with_only
-from webhook.core.violations import Violation
+from webhook.core.violations import CODES, Violation
 from webhook.files import rule_files
 from webhook.files.documents import MAX_BYTES, UnreadableError, parse_manifests
 from webhook.server import settings
@@ -36,8 +37,12 @@ from webhook.server import settings
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook explain` takes."""
     command.epilog = "kubectl create --dry-run=server tells what else the API server refuses"
-    what = "pods, workloads, policies, lists or reviews, as YAML or JSON"
-    command.add_argument("file", metavar="FILE|-", help=what)
+    what = "pods, workloads, policies, lists or reviews, as YAML or JSON, folders of them, or codes as GPU104"
+    command.add_argument("file", nargs="*", metavar="FILE|DIR|-|CODE", help=what)
+    command.add_argument(
+        "-f", "--filename", action="append", default=[], metavar="FILE", help="the same, as in kubectl"
+    )
+    command.add_argument("-k", "--kustomize", default="", metavar="DIR", help="what kustomize makes of a folder")
     options.around_option(
         command,
         "claims that the pods name, their classes, policies, and namespaces with their labels, where they are not in"
@@ -65,31 +70,44 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--server-namespace", default=OWN, metavar="NAME", help=installed)
     rules = f"rule files (default: {settings.default_rules()}, with --cluster those that the server mounts)"
     command.add_argument("--rules", type=pathlib.Path, metavar="DIR", help=rules)
-    options.output_option(command)
+    output = "yaml: each pod as it would be stored, of a workload the pod that it makes (default: %(default)s)"
+    command.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help=output)
+    command.add_argument("-q", "--quiet", action="store_true", help="say only what is refused")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what becomes of the pods; NOT_FINE where one of them is denied."""
+    named = [*arguments.file, *arguments.filename]
+    if named and all(CODE.fullmatch(name) and not pathlib.Path(name).exists() for name in named):
+        return _explain_codes([name.upper() for name in named], as_json=arguments.output == "json")
     if arguments.source and not arguments.to:
         raise options.UsageError("--from says whose pods --to rewrites; give both")
     if arguments.cluster and arguments.usage:
         raise options.UsageError("--cluster reads what tenants use; give changes to it by --with, not by --usage")
+    contents = [options.read_content(file, MAX_BYTES + 1) for file in snapshot.files(named, _is_manifest)]
+    contents += [(_kustomized(arguments.kustomize), arguments.kustomize)] if arguments.kustomize else []
+    if not contents:
+        empty = f"no .yaml, .yml or .json file is in {', '.join(named)}" if named else "nothing is given"
+        raise options.UsageError(f"{empty}; give files, folders, -k DIR, or - for standard input")
+
+    # By what it is judged.
     rules = arguments.rules or settings.default_rules()
     if arguments.cluster:
         rulebook, usage = _read_cluster(arguments)
     else:
         demo = arguments.demo or (arguments.rules is None and _is_as_shipped(rules))
-        rulebook = rule_files.load_cached(rules, (options.DEMO / "cluster.yaml").read_text() if demo else "")
+        with options.progress("running the examples of the rules, as something has changed"):
+            rulebook = rule_files.load_cached(rules, (options.DEMO / "cluster.yaml").read_text() if demo else "")
         usage = snapshot.read_files(snapshot.TENANTS, arguments.usage)
         if demo and not arguments.demo:
             print(JUDGED_BY_DEMO, file=sys.stderr)
-    content, origin = options.read_content(arguments.file, MAX_BYTES + 1)
-    documents = parse_manifests(content, origin)
+
+    documents = [(document, origin) for content, origin in contents for document in parse_manifests(content, origin)]
     around: list[Object] = []
     for file in arguments.around:
         around += parse_manifests(*options.read_content(file, MAX_BYTES + 1))
     answer = answer_question(
-        documents,
+        [document for document, _ in documents],
         rulebook,
         usage,
         around=around,
@@ -97,32 +115,78 @@ def run(arguments: argparse.Namespace) -> int:
         backend=arguments.backend,
         to=arguments.to,
         source=arguments.source,
+        origins=[origin for _, origin in documents] if len(contents) > 1 else (),
     )
-    explanations, as_json = answer.explanations, arguments.output == "json"
     for problem in answer.problems:  # as in a cluster: its namespaces get no GPU, and the others know nothing of it
         print(f"{problem.tenant}: {problem.message}" if problem.tenant else problem.message, file=sys.stderr)
 
-    if not explanations and not answer.tried:
-        raise options.UsageError(f"{origin} holds no pod and nothing that makes pods")
-    if not explanations:  # what the author of policies is told when they are applied
-        if as_json:
+    if not answer.explanations and not answer.tried:
+        origins = ", ".join(origin for _, origin in contents)
+        raise options.UsageError(f"{origins} holds no pod and nothing that makes pods")
+    if not answer.explanations:  # what the author of policies is told when they are applied
+        if arguments.output == "json":
             problems = [{"tenant": problem.tenant or None, "message": problem.message} for problem in answer.problems]
             options.print_json({"warnings": answer.advice, "problems": problems})
-        elif answer.advice or answer.usable:
+        elif (answer.advice or answer.usable) and not arguments.quiet:
             print(*(answer.advice or [f"{', '.join(answer.usable)}: fine"]), sep="\n")
         return options.FINE if answer.usable == answer.tried else options.NOT_FINE
 
-    for line in answer.advice:
-        print(line, file=sys.stderr)
-    if as_json:
-        options.print_json(explanation.contract(explanations))
-    else:
-        colours = COLOURS if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
-        print("\n\n".join("\n".join(paint(view(pod), colours)) for pod in explanations))
-    refused = (violation.message for pod in explanations for violation in pod.decision.violations)
-    if any(message.startswith(NOTHING_SHARED) for message in refused) and _is_as_shipped(rules):
+    refused = [pod for pod in answer.explanations if not pod.decision.allowed]
+    if not arguments.quiet:
+        print(*answer.advice, sep="\n", end="\n" if answer.advice else "", file=sys.stderr)
+    told = refused if arguments.quiet or arguments.output == "yaml" else answer.explanations
+    if arguments.output == "json":
+        options.print_json(explanation.contract(told))
+    elif told:
+        where = sys.stderr if arguments.output == "yaml" else sys.stdout
+        colours = COLOURS if where.isatty() and "NO_COLOR" not in os.environ else {}
+        print("\n\n".join("\n".join(paint(view(pod), colours)) for pod in told), file=where)
+    if arguments.output == "yaml" and not arguments.quiet:
+        pods = [
+            {"apiVersion": "v1", "kind": "Pod", **pod.after} for pod in answer.explanations if pod.decision.allowed
+        ]
+        print(_text(pods), end="")
+    messages = [violation.message for pod in refused for violation in pod.decision.violations]
+    unshared = any(message.startswith(NOTHING_SHARED) for message in messages)
+    if unshared and not arguments.cluster and _is_as_shipped(rules):
         print("note: --demo judges by an imagined cluster that shares GPUs", file=sys.stderr)
-    return options.FINE if all(pod.decision.allowed for pod in explanations) else options.NOT_FINE
+    return options.NOT_FINE if refused else options.FINE
+
+
+CODE: Final = re.compile("GPU[0-9]{3}", re.IGNORECASE)
+
+
+def _is_manifest(path: pathlib.Path) -> bool:
+    """Whether kubectl reads a file in a folder; no kustomization, which -k is for."""
+    return path.suffix in {".json", ".yaml", ".yml"} and path.stem != "kustomization" and path.is_file()
+
+
+def _explain_codes(codes: Sequence[str], *, as_json: bool) -> int:
+    if unknown := [code for code in codes if code not in CODES]:
+        near = did_you_mean(closest(unknown[0], CODES)) or f"; they are {', '.join(CODES)}"
+        raise options.UsageError(f"no message begins with {unknown[0]}{near}")
+    if as_json:
+        options.print_json({code: CODES[code] for code in codes})
+    else:
+        print(*(f"{code}: {CODES[code]}" for code in codes), sep="\n")
+    return options.FINE
+
+
+def _kustomized(folder: str) -> bytes:
+    """What kustomize makes of a folder; raises UsageError."""
+    import shutil
+    import subprocess
+
+    commands = (["kubectl", "kustomize", folder], ["kustomize", "build", folder])
+    command = next((command for command in commands if shutil.which(command[0])), None)
+    if command is None:
+        raise options.UsageError(
+            f"-k {folder}: neither kubectl nor kustomize is on the path, and one of them builds it"
+        )
+    ran = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - no shell, and what the user asks for
+    if ran.returncode:
+        raise options.UsageError(f"{' '.join(command)}: {ran.stderr.decode(errors='replace').strip()}")
+    return ran.stdout
 
 
 AS_SHIPPED: Final = "368121a2ceb92213e81858943eaa3f799a8bc10abf108ffe327e046d82aa22de"
@@ -162,7 +226,8 @@ def _read_cluster(arguments: argparse.Namespace) -> tuple[Rulebook, snapshot.Sna
     if unread := ", ".join(kind for kind in snapshot.TENANTS if kind not in tenants.objects):
         print(f"note: you may not list {unread} of the cluster; judged as if there were none", file=sys.stderr)
     try:
-        return client.ask(read), tenants
+        with options.progress("reading the rules and the nodes of the cluster"):
+            return client.ask(read), tenants
     except client.ApiError as error:
         raise options.UsageError(str(error)) from None
 
@@ -203,12 +268,13 @@ def answer_question(
     backend: str = "",
     to: str = "",
     source: str = "",
+    origins: Sequence[str] = (),
 ) -> Answer:
     """What becomes of the pods in `documents`, by the rules and by the tenants that are there.
 
     `around` are objects beside them. Policies and usage among either stand in for those of their name that are there.
-    `backend`: as if the cluster had only this one. `to`: rewritten for this one, from the words of `source`. Raises
-    UnreadableError.
+    `backend`: as if the cluster had only this one. `to`: rewritten for this one, from the words of `source`. Titles
+    name the `origins` of the documents. Raises UnreadableError.
     """
     for name in filter(None, (backend, to, source)):
         if name not in rulebook.backends:
@@ -233,11 +299,12 @@ def answer_question(
     judging = claims.given(objects, replace(judging, tenancy=tenancy))
     setting = setting._replace(whole=there.whole)
     pods: list[Explanation] = []
-    for document in documents:
+    for document, origin in zip(documents, origins or repeat(""), strict=False):
         if to:
-            pods += convert.convert(document, to, judging, source or None, setting)
+            made = convert.convert(document, to, judging, source or None, setting)
         else:
-            pods += explanation.explain(document, judging, setting)
+            made = explanation.explain(document, judging, setting)
+        pods += [replace(pod, title=f"{pod.title}, {origin}") if origin else pod for pod in made]
     explanations = [*explanation.foreseen(pods, tenancy, ledgers, setting)]
 
     # What the author of the policies is told.
@@ -324,9 +391,14 @@ _Dumper.add_representer(
 _Dumper.ignore_aliases = lambda _self, _value: True
 
 
+def _text(pods: Iterable[Mapping[str, Any]]) -> str:
+    """Pods as a stream of YAML."""
+    return str(yaml.dump_all(pods, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6))
+
+
 def _yaml(pod: Mapping[str, Any]) -> tuple[list[str], Mapping[Path, int]]:
     """The lines of a pod in YAML, and the line at which each of its fields begins."""
-    text: str = yaml.dump(pod, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
+    text = _text([pod])
     places: dict[Path, int] = {}
     todo: list[tuple[Path, Any]] = [((), yaml.compose(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))]
     while todo:

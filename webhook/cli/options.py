@@ -3,6 +3,9 @@
 import argparse
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +49,27 @@ def objects_option(command: argparse.ArgumentParser, objects: str) -> None:
 def around_option(command: argparse.ArgumentParser, what: str) -> None:
     """Files with objects beside those that are asked about; `what` these may be."""
     command.add_argument("--with", dest="around", action="append", default=[], metavar="FILE", help=what)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Say on a terminal what takes longer than a second, until it is done."""
+    said: list[str] = []
+
+    def say() -> None:
+        said.append(what)
+        print(f"{what} ...", end="", file=sys.stderr, flush=True)
+
+    timer = threading.Timer(1.0, say)
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if said:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def output_option(command: argparse.ArgumentParser) -> None:

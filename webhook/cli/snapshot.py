@@ -1,6 +1,6 @@
 """The objects of a cluster, from files as kubectl or `gpu-webhook watch` write them, or from the cluster itself."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -193,12 +193,12 @@ def read_files(kinds: Collection[str], named: Iterable[str]) -> Snapshot:
     return objects
 
 
-def files(named: Iterable[str]) -> Iterator[str]:
-    """The files, and those in directories among them."""
+def files(named: Iterable[str], wanted: Callable[[Path], bool] = Path.is_file) -> Iterator[str]:
+    """The files, and those in directories among them that are `wanted`."""
     for name in named:
         folder = Path(name)
         yield from (
-            map(str, sorted(path for path in folder.rglob("*") if path.is_file())) if folder.is_dir() else [name]
+            map(str, sorted(path for path in folder.rglob("*") if wanted(path))) if folder.is_dir() else [name]
         )
 
 
@@ -222,7 +222,8 @@ def read_cluster(kinds: Kinds, instead: str = "", needed: Collection[str] | None
         return Snapshot(kinds, objects, whole=objects.keys() == kinds.keys())
 
     try:
-        return client.ask(read)
+        with options.progress("reading the cluster"):
+            return client.ask(read)
     except client.ApiError as error:
         if kinds is TENANTS and isinstance(error, client.MissingError):
             reason = "the cluster knows no tenants: its custom resources (manifests/base/crds) are not installed"
