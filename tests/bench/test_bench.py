@@ -99,3 +99,11 @@ def test_with_four_hundred_back_ends_a_review_calls_a_quarter_more_at_most(name:
     few, most = many.rulebook(many.FEW), many.rulebook(many.MANY)
 
     assert many.calls(many.reviews()[name], most) <= 1.25 * many.calls(many.reviews()[name], few)
+
+
+def test_the_benchmark_of_differences_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.changes", "20"], check=True, capture_output=True, cwd=ROOT
+    )
+
+    assert done.stdout.startswith(b"20 of 20 pods: 20 served by another back end; devices 0.3 -> 1; memory")

@@ -101,7 +101,7 @@ class Snapshot:
 
         Raises UnreadableError for one of TENANTS without a name, and for one of ours of another version.
         """
-        for kind, raw in _members(document):
+        for kind, raw in members(document):
             if kind not in self.kinds:
                 self.objects.setdefault("", []).append({**raw, "kind": kind})
                 continue
@@ -174,13 +174,13 @@ def _name(raw: Object) -> str:
     return str(fields.mapping(raw, "metadata").get("name", ""))
 
 
-def _members(document: Object, kind: str = "") -> Iterator[tuple[str, Object]]:
+def members(document: Object, kind: str = "") -> Iterator[tuple[str, Object]]:
     """An object with its kind, or each of a list with its own: that of the list, where it says none."""
     kind = str(document.get("kind") or kind)
     if kind.endswith("List") and isinstance(document.get("items"), list):
         for item in document["items"]:
             if isinstance(item, Mapping):
-                yield from _members(item, kind.removesuffix("List"))
+                yield from members(item, kind.removesuffix("List"))
     else:
         yield kind, document
 

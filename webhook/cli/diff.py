@@ -1,0 +1,563 @@
+"""`gpu-webhook diff`: what a change of rules or policies means for pods that were recorded, or that run now.
+
+Each pod is created twice in the order of the record, once by the old side and once by the new one. Each side has
+ledgers of its own, which fill as its pods come and drain as they end. A pod that the webhook has translated is first
+put back as its author wrote it: else the old translation would stand in the way of the new one.
+"""
+
+import argparse
+import heapq
+import io
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from math import inf
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from webhook.cli import options, snapshot
+from webhook.cli.explanation import foretell
+from webhook.cli.snapshot import Object
+from webhook.cli.table import gib, number, several, short
+from webhook.core import pod_templates, projection
+from webhook.core.decision import Decision
+from webhook.core.interpret.locations import NOTE
+from webhook.core.kube import fields, pod, quantity
+from webhook.core.kube.quantity import Fraction
+from webhook.core.mutate import mutate
+from webhook.core.policy import limits, updates, usage
+from webhook.core.policy.membership import member
+from webhook.core.quota import tally
+from webhook.core.quota.ledger import Ledger, reserve
+from webhook.core.quota.tally import Tally
+from webhook.core.review import creating
+from webhook.core.rules.rulebook import Rulebook
+from webhook.core.violations import Refusal
+from webhook.files import documents, rule_files
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """What `gpu-webhook diff` takes."""
+    side = "a folder of rules, policies in a file or folder, or REVISION:FOLDER of the git repository here"
+    command.add_argument("old", metavar="OLD", help=side)
+    command.add_argument("new", metavar="NEW", help="the same after the change")
+    pods = (
+        "what is tried: kubectl get pods -A -o json, what makes pods, reviews, or an API server's audit log with"
+        " requests; default: the current cluster's pods"
+    )
+    command.add_argument("--pods", action="append", default=[], metavar="FILE|-", help=pods)
+    options.around_option(command, "namespaces with their labels, and policies beside those of both sides")
+    options.rules_option(command)
+    forms = ("text", "json", "markdown")
+    command.add_argument("-o", "--output", choices=forms, default="text", help="default: %(default)s")
+    command.epilog = "exit codes: 0 nothing changes for any pod, 1 something does, 2 usage or internal error"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what changes for whom; NOT_FINE where anything does."""
+    kinds = {kind: paths for kind, paths in snapshot.TENANTS.items() if kind != "TenantUsage"}
+    around = snapshot.read_files(kinds, arguments.around)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [
+            _checked_out(source, Path(folder, str(number)))
+            for number, source in enumerate((arguments.old, arguments.new))
+        ]
+        whole = [_has_rules(path) for path in paths]
+        old, new = (
+            rule_files.load(path, only_enabled=True) if rules else rule_files.load_cached(arguments.rules)
+            for path, rules in zip(paths, whole, strict=True)
+        )
+        record: list[Creation] = []
+        for kind, raw in _recorded(arguments.pods, kinds):
+            if kind == "Namespace":
+                around.add(raw)
+            else:
+                record += creations({**raw, "kind": kind}, old)
+        if not record:
+            raise options.UsageError("there is no pod to try")
+        old, new = (
+            _with_policies(rulebook, around, "" if rules else str(path))
+            for rulebook, path, rules in zip((old, new), paths, whole, strict=True)
+        )
+    places = compare(record, old, new)
+    match arguments.output:
+        case "json":
+            options.print_json(contract(places))
+        case "markdown":
+            print("\n".join(markdown(places)))
+        case _:
+            print("\n".join(lines(places)))
+    return options.NOT_FINE if any(place.changes for place in places) else options.FINE
+
+
+def _recorded(files: Sequence[str], kinds: snapshot.Kinds) -> Iterator[tuple[str, Object]]:
+    """The objects of files one after the other, by kind; without files the namespaces and pods of the cluster."""
+    for name in snapshot.files(files):
+        for document in stream(*options.read_content(name)):
+            yield from snapshot.members(document)
+    if not files:
+        there = snapshot.read_cluster({"Namespace": kinds["Namespace"], "Pod": snapshot.INVENTORY["Pod"]})
+        yield from ((kind, raw) for kind in there.kinds for raw in there.of(kind))
+
+
+# The two sides: rulebooks with policies.
+
+_CLUSTER: Final = re.compile(rb"\bkind:\s*[\"']?Cluster\b")
+
+
+def _checked_out(source: str, folder: Path) -> Path:
+    """The path of a side; what git keeps of `REVISION:FOLDER` is written into `folder`. Raises UsageError."""
+    if Path(source).exists() or ":" not in source:
+        return Path(source)
+    git = shutil.which("git")
+    if git is None:
+        raise options.UsageError(f"{source} is no file here, and there is no git that may know it")
+    made = subprocess.run([git, "archive", "--format=tar", source], check=False, capture_output=True)  # noqa: S603 - git gets it as one argument
+    if made.returncode:
+        raise options.UsageError(f"{source}: git says: {made.stderr.decode(errors='replace').strip()}")
+    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def _has_rules(path: Path) -> bool:
+    """Whether the files of a side are rules of a cluster, and not only policies; raises UsageError."""
+    if not path.exists():
+        raise options.UsageError(f"{path} does not exist")
+    return path.is_dir() and any(_CLUSTER.search(file.read_bytes()) for file in path.glob("*.y*ml"))
+
+
+def _with_policies(rulebook: Rulebook, around: snapshot.Snapshot, name: str) -> Rulebook:
+    """The rules with the policies of a file or folder, and the namespaces around; raises UsageError."""
+    given = replace(around, objects={kind: [*objects] for kind, objects in around.objects.items()})
+    for file in snapshot.files([name]) if name else ():
+        given.parse(*options.read_content(file))
+    tenancy, problems = given.tenancy(rulebook, tried=True)
+    if problems:
+        raise options.UsageError("\n".join(f"{name}: {problem.tenant}: {problem.message}" for problem in problems))
+    return replace(rulebook, tenancy=tenancy)
+
+
+# The record: pods as their authors wrote them, when they came and when they ended.
+
+_LIST: Final = re.compile(
+    r'\s*\{(?:\s*"(?:kind|apiVersion|metadata)"\s*:\s*(?:"(?P<text>[^"]*)"|\{[^{}]*\})\s*,)*\s*"items"\s*:\s*\[\s*'
+)
+_KIND: Final = re.compile(r'"kind"\s*:\s*"(\w+)List"')
+_GAP: Final = re.compile(r"[\s,]*")
+
+
+def stream(content: bytes, name: str) -> Iterator[Object]:
+    """The documents of a file in YAML or JSON, of a list in JSON its objects; raises UnreadableError.
+
+    A large list is never held as a whole: its objects take six times the room of their text.
+    """
+    text = content.decode(errors="replace")
+    del content
+    head = _LIST.match(text)
+    kind = _KIND.search(text, 0, head.end()) if head else None
+    position, decoder = head.end() if head else 0, json.JSONDecoder()
+    while text[position : position + 1] not in {"", "]"}:
+        try:
+            raw, position = decoder.raw_decode(text, position)
+        except ValueError as error:
+            if position:
+                raise documents.UnreadableError(f"{name}: is not JSON: {error}") from None
+            yield from documents.objects(text.encode(), name, snapshot.MOST_VALUES)
+            return
+        if isinstance(raw, dict):
+            yield {"kind": kind[1], **raw} if kind else raw
+        if gap := _GAP.match(text, position):
+            position = gap.end()
+
+
+class Creation(NamedTuple):
+    """A pod that is created: where, by whom and when, and when it ends, in seconds since 1970.
+
+    `number` are alike. `packed` is the pod in JSON, compressed to a thirtieth of its room as an object; `lives`: as a
+    cluster has stored it.
+    """
+
+    title: str
+    namespace: str
+    packed: bytes
+    number: int = 1
+    user: str = ""
+    at: float = 0.0
+    ends: float = inf
+    lives: bool = False
+
+
+_CLUSTERS: Final = ("uid", "resourceVersion", "managedFields", "creationTimestamp", "deletionTimestamp", "selfLink")
+"""What of a pod's metadata the API server writes."""
+
+
+def creations(raw: Object, rulebook: Rulebook) -> Iterator[Creation]:
+    """What an object creates: itself, the pods that it makes, or what an audit event tells of.
+
+    An object that makes pods and is in a cluster has made them already, and they are recorded themselves.
+    """
+    user, at = "", 0.0
+    if raw.get("kind") == "Event" and "requestObject" in raw:  # audit.k8s.io/v1: as the client sent it
+        about = fields.mapping(raw, "objectRef")
+        if (raw.get("verb"), about.get("resource")) != ("create", "pods") or about.get("subresource"):
+            return
+        user = str(fields.at(raw, "user", "username") or "")
+        at = _moment(raw.get("requestReceivedTimestamp"))
+        metadata = {"namespace": about.get("namespace"), **fields.mapping(raw, "requestObject", "metadata")}
+        raw = {"kind": "Pod", "apiVersion": "v1", **raw["requestObject"], "metadata": metadata}
+    elif raw.get("kind") == "AdmissionReview":
+        user = str(fields.at(raw, "request", "userInfo", "username") or "")
+    lives = fields.at(raw, "metadata", "uid") is not None
+    if lives and raw.get("kind") != "Pod":
+        return
+    for made in pod_templates.pods(raw, rulebook.workloads):
+        packed = zlib.compress(orjson.dumps({key: value for key, value in made.pod.items() if key != "status"}), 1)
+        if lives:
+            begin, end = _moment(fields.at(raw, "metadata", "creationTimestamp")), _end(raw)
+            yield Creation(made.title, made.namespace, packed, user=user, at=begin, ends=end, lives=True)
+        elif made.wrong is None:
+            yield Creation(made.title, made.namespace, packed, made.number, user, at)
+
+
+def _moment(text: Any) -> float:
+    try:
+        return quantity.parse_time(text)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _end(raw: Object) -> float:
+    """When a pod gave back its devices; never, if it is not over."""
+    if pod.live(raw):
+        return inf
+    statuses = fields.objects(fields.at(raw, "status", "containerStatuses"))
+    ends = [_moment(fields.at(status, "state", "terminated", "finishedAt")) for status in statuses]
+    return max(ends, default=0.0) or _moment(fields.at(raw, "metadata", "creationTimestamp"))
+
+
+def submitted(raw: Object, namespace: str, rulebook: Rulebook) -> dict[str, Any]:
+    """A stored pod as its author wrote it: without what the cluster added, and what these rules write for it.
+
+    What they write is seen from a pod that has nothing but the request.
+    """
+    metadata = {key: value for key, value in fields.mapping(raw, "metadata").items() if key not in _CLUSTERS}
+    annotations = fields.mapping(raw, "metadata", "annotations")
+    reserved = updates.reserved(rulebook) if fields.at(raw, "spec", "nodeName") else ()  # what schedulers wrote
+    kept = {key: text for key, text in annotations.items() if not any(fnmatchcase(key, glob) for glob in reserved)}
+    spec = {key: value for key, value in fields.mapping(raw, "spec").items() if key != "nodeName"}
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "annotations": kept}, "spec": spec}
+    if NOTE not in annotations:
+        return bare
+    del kept[NOTE]
+    containers = {key: fields.objects(spec[key]) for key in ("initContainers", "containers") if key in spec}
+    names = {key: [{"name": container.get("name")} for container in group] for key, group in containers.items()}
+    request = {"metadata": bare["metadata"], "spec": names}
+    decision = mutate(creating(request, "diff", namespace), rulebook)
+    author: dict[str, Any] = _without(bare, fields.applied(decision.patch, request), request)
+    for container in (container for key in containers for container in author["spec"][key]):
+        resources = container.get("resources", {})
+        if container.get("name") in decision.backends:  # other mutators may have added to what was written
+            container["resources"] = {
+                key: {name: amount for name, amount in inner.items() if name not in rulebook.resources}
+                for key, inner in resources.items()
+                if isinstance(inner, dict)
+            }
+    return author
+
+
+def _without(value: Any, written: Any, request: Any) -> Any:
+    """A value without what is `written` and was not part of the request; containers stand in the same order."""
+    if isinstance(value, dict) and isinstance(written, dict):
+        before = request if isinstance(request, dict) else {}
+        left = {}
+        for key, inner in value.items():
+            if key not in written or (key in before and not isinstance(inner, dict | list)):
+                left[key] = inner
+                continue
+            if key in before or inner != written[key]:
+                rest = _without(inner, written[key], before.get(key))
+                if rest not in ({}, []):
+                    left[key] = rest
+        return left
+    if isinstance(value, list) and isinstance(written, list):
+        if isinstance(request, list) and len(request) == len(written) == len(value):
+            return [_without(*entry) for entry in zip(value, written, request, strict=True)]
+        return [entry for entry in value if entry not in written]
+    return value
+
+
+# What becomes of a pod by one side, and by its quota at that time.
+
+
+class Outcome(NamedTuple):
+    """What one side makes of a pod: of whom it is, who serves it, what its containers get, and what it is charged."""
+
+    allowed: bool
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    tenant: str
+    backends: tuple[str, ...]
+    amounts: tuple[str, ...]
+    charge: Tally
+
+
+MOST_ALIKE: Final = 1000
+"""So many pods of an object that makes more are tried."""
+
+
+class Side:
+    """Creates pods by the rules and policies of one side, and counts them."""
+
+    def __init__(self, rulebook: Rulebook) -> None:
+        self._rulebook = rulebook
+        self._remembered: dict[tuple[object, ...], tuple[Decision, Outcome]] = {}
+        self._held: dict[str, dict[str, Tally]] = {}
+        self._policies = {policy.name: policy for policy in rulebook.tenancy.policies}
+        self._ends: list[tuple[float, int, str, str, Tally]] = []
+        self._created = 0
+
+    def create(self, creation: Creation, raw: Object) -> Outcome:
+        """Create one pod, after those have ended that ended before."""
+        while self._ends and self._ends[0][0] <= creation.at:
+            _, _, tenant, namespace, amount = heapq.heappop(self._ends)
+            held = self._held[tenant]
+            held[namespace] = {key: held[namespace][key] - amount.get(key, 0) for key in held[namespace]}
+        decision, outcome = self._judged(creation, raw)
+        reservation = decision.reservation
+        policy = self._policies.get(reservation.tenant) if reservation else None
+        if reservation is None or policy is None or policy.quota is None:
+            return outcome
+        held = self._held.setdefault(policy.name, {})
+        held.setdefault(creation.namespace, tally.NOTHING)
+        ledger = Ledger(hard=policy.quota.hard, view=1, held=held)
+        _, [answer] = reserve(ledger, [reservation.ask._replace(name="pod", uid="pod", hard=policy.quota.hard)])
+        judged = limits.after_ledger(decision, reservation, answer, ledger)
+        outcome = outcome._replace(allowed=judged.allowed, reasons=_reasons(judged), warnings=(*judged.warnings,))
+        if not judged.allowed:
+            return outcome._replace(charge=tally.NOTHING)
+        amount = reservation.ask.amount
+        held[creation.namespace] = tally.plus(held[creation.namespace], amount)
+        if creation.ends < inf:
+            self._created += 1
+            heapq.heappush(self._ends, (creation.ends, self._created, policy.name, creation.namespace, amount))
+        return outcome
+
+    def _judged(self, creation: Creation, raw: Object) -> tuple[Decision, Outcome]:
+        """The decision without the quota; that about an equal pod is remembered."""
+        rulebook = self._rulebook
+        review = creating(raw, "diff", creation.namespace, creation.at)._replace(user=creation.user)
+        exempted = any(exemption.covers(creation.namespace) for exemption in rulebook.tenancy.exemptions)
+        moment = (creation.user, creation.at) if exempted else None
+        try:
+            text = projection.project(review, rulebook).text
+        except Refusal:
+            text = b""
+        digest = blake2b(text or orjson.dumps(raw), digest_size=16).digest()
+        key = creation.namespace, moment, digest
+        if key not in self._remembered:
+            told = foretell(creation.title, review, rulebook)
+            self._remembered[key] = told.decision, _outcome(told.decision, told.after, creation.namespace, rulebook)
+        return self._remembered[key]
+
+
+def _reasons(decision: Decision) -> tuple[str, ...]:
+    return tuple(f"[{violation.code}] {violation.message}; {violation.fix}" for violation in decision.violations)
+
+
+def _outcome(decision: Decision, stored: Object, namespace: str, rulebook: Rulebook) -> Outcome:
+    after = pod.read(stored, namespace) if decision.backends else None
+    policy = member(namespace, rulebook.tenancy).policy
+    amounts = [
+        f"{container.name}: {name} {container.limits[name]}"
+        for container in (after.containers if after else ())
+        for name in sorted(container.limits)
+        if name in rulebook.resources
+    ]
+    return Outcome(
+        allowed=decision.allowed,
+        reasons=_reasons(decision),
+        warnings=(*decision.warnings,),
+        tenant=policy.name if policy and after else "",
+        backends=tuple(sorted({*decision.backends.values()})),
+        amounts=(*amounts,),
+        charge=usage.pod_usage(usage.holdings(after, rulebook)).tally
+        if after and decision.allowed
+        else tally.NOTHING,
+    )
+
+
+# What differs, pod by pod, and by namespace.
+
+CHANGES: Final[Mapping[str, str]] = {
+    "refused": "newly refused",
+    "admitted": "newly admitted",
+    "backend": "served by another back end",
+    "amounts": "with other amounts",
+    "charge": "charged otherwise",
+    "tenant": "of another tenant",
+    "reason": "refused for other reasons",
+    "warning": "with other warnings",
+}
+"""Each change by its name in JSON, the worst first; of a pod the first counts."""
+
+
+@dataclass(slots=True)
+class Change:
+    """A change that some pods of a namespace have in common: what the first of them was, and what it becomes."""
+
+    change: str
+    before: str
+    after: str
+    pods: int = 0
+    names: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Place:
+    """What changes in a namespace: its pods, what they are charged in all by both sides, and each change by a key."""
+
+    namespace: str
+    pods: int = 0
+    charges: tuple[Tally, Tally] = (tally.NOTHING, tally.NOTHING)
+    changes: dict[tuple[str, ...], Change] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> list[int]:
+        """How many pods have each of CHANGES."""
+        return [sum(kind.pods for kind in self.changes.values() if kind.change == change) for change in CHANGES]
+
+
+def compare(recording: Iterable[Creation], old: Rulebook, new: Rulebook) -> Sequence[Place]:
+    """Create every pod by both sides, in the order of their time. The worst namespaces come first."""
+    sides = Side(old), Side(new)
+    places: dict[str, Place] = {}
+    for creation in sorted(recording, key=lambda creation: creation.at):
+        place = places.setdefault(creation.namespace, Place(creation.namespace))
+        raw = orjson.loads(zlib.decompress(creation.packed))
+        if creation.lives:
+            raw = submitted(raw, creation.namespace, old)
+        for _ in range(min(creation.number, MOST_ALIKE)):
+            was, comes = (side.create(creation, raw) for side in sides)
+            before, after = place.charges
+            place.charges = tally.plus(before, was.charge), tally.plus(after, comes.charge)
+            place.pods += 1
+            if key := _difference(was, comes):
+                change = place.changes.setdefault(key, Change(key[0], *_told(key[0], was, comes)))
+                change.pods += 1
+                change.names[creation.title] = None
+    return sorted(places.values(), key=lambda place: ([-pods for pods in place.counts], place.namespace))
+
+
+def _difference(was: Outcome, comes: Outcome) -> tuple[str, ...]:
+    """The name of the worst change of a pod, and what it has in common with others; empty where all is the same."""
+    codes = tuple(reason.partition("]")[0] for reason in (*was.reasons, *comes.reasons))
+    if was.allowed != comes.allowed:
+        return ("refused" if was.allowed else "admitted", *codes)
+    if not was.allowed:
+        return ("reason", *codes) if codes[: len(was.reasons)] != codes[len(was.reasons) :] else ()
+    for change in ("backend", "amounts", "charge", "tenant", "warning"):
+        if (texts := _told(change, was, comes))[0] != texts[1]:
+            return (change, *texts)
+    return ()
+
+
+def _told(change: str, was: Outcome, comes: Outcome) -> tuple[str, str]:
+    """What was, and what comes, as far as a change is about it."""
+
+    def told(side: Outcome) -> str:
+        match change:
+            case "backend":
+                return " and ".join(side.backends) or "nobody"
+            case "amounts":
+                return ", ".join(side.amounts) or "nothing"
+            case "charge":
+                return _amounts(side.charge) or "nothing"
+            case "tenant":
+                return side.tenant or "nobody"
+            case "warning":
+                return "; ".join(side.warnings) or "none"
+        return "; ".join(side.reasons) or "allowed"
+
+    return told(was), told(comes)
+
+
+# For people, for a pull request and for scripts.
+
+
+def _amounts(amount: Tally) -> str:
+    return ", ".join(f"{text} {key.replace('/', ' of ')}" for key, text in tally.write(amount).items())
+
+
+def _summary(places: Sequence[Place]) -> str:
+    """`3 of 10 pods: 1 newly refused, 2 with other amounts; devices 4 -> 4.5, memory 64Gi`."""
+    counts = [sum(column) for column in zip(*(place.counts for place in places), strict=True)]
+    changes = ", ".join(f"{count} {text}" for count, text in zip(counts, CHANGES.values(), strict=True) if count)
+    sides = [tally.total(place.charges[side] for place in places) for side in (0, 1)]
+    charges = []
+    for key, shown in ((tally.DEVICES, short), (tally.MEMORY, gib)):
+        if any(side.get(key) for side in sides):
+            texts = dict.fromkeys(shown(side.get(key, Fraction(0))) for side in sides)
+            charges.append(f"{key} {' -> '.join(texts)}")
+    of = number(sum(place.pods for place in places), "pod")
+    return "; ".join([f"{sum(counts)} of {of}{f': {changes}' if changes else ' change'}", *charges])
+
+
+def _changes(place: Place) -> Sequence[Change]:
+    """The worst come first."""
+    return sorted(place.changes.values(), key=lambda change: ([*CHANGES].index(change.change), -change.pods))
+
+
+def lines(places: Sequence[Place]) -> Iterator[str]:
+    """The difference as text."""
+    yield _summary(places)
+    for place in places:
+        if place.changes:
+            yield f"\n{place.namespace}: {_summary([place])}"
+        for change in _changes(place):
+            yield f"  {CHANGES[change.change]}: {number(change.pods, 'pod')} ({several([*change.names], ', ')})"
+            yield f"    - {change.before}"
+            yield f"    + {change.after}"
+
+
+def markdown(places: Sequence[Place]) -> Iterator[str]:
+    """The difference as a comment on a pull request."""
+    yield f"**{_summary(places)}**"
+    if any(place.changes for place in places):
+        yield "\n| namespace | change | pods | before | after |\n|---|---|---|---|---|"
+    for place in places:
+        for change in _changes(place):
+            pods = f"{change.pods}: {several([*change.names], ', ')}"
+            cells = (place.namespace, CHANGES[change.change], pods, change.before, change.after)
+            yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def contract(places: Sequence[Place]) -> dict[str, Any]:
+    """The form of `-o json`, on which scripts rely."""
+    return {
+        "pods": sum(place.pods for place in places),
+        "changed": sum(sum(place.counts) for place in places),
+        "namespaces": [
+            {
+                "namespace": place.namespace,
+                "pods": place.pods,
+                "counts": {name: pods for name, pods in zip(CHANGES, place.counts, strict=True) if pods},
+                **{
+                    side: {key: tally.plain(amount) for key, amount in charge.items()}
+                    for side, charge in zip(("chargedBefore", "chargedAfter"), place.charges, strict=True)
+                },
+                "changes": [{**asdict(change), "names": [*change.names]} for change in _changes(place)],
+            }
+            for place in places
+        ],
+    }
