@@ -247,6 +247,7 @@ class Settler:
         self._usages = client.Collection(self._usage_changed)
         self._usages_follower = Follower(cluster, [ledgers.COLLECTION], self._usages)
         self._started = monotonic()
+        self._net_at = self._started
         self._settling: dict[str, asyncio.Task[None]] = {}
         self._outdated, self._sorted = True, False
 
@@ -492,6 +493,7 @@ class Settler:
                         if not wanted.items() <= there["spec"].items():
                             await self._api.replace(path, {**there, "spec": {**there["spec"], **wanted}})
                             log.info("%s is what rules and policies say", path)
+                self._net_at = monotonic()
             except ApiError as error:
                 log.warning("what the API server refuses by itself is written later: %s", error)
             await asyncio.sleep(ROUND_SECONDS)
@@ -527,6 +529,13 @@ class Settler:
             pending[(tenant,)] = len(ledger.pending)
         age: Values = {(tenant,): round(now - at, 3) for tenant, at in self.settled_at.items()}
         left: Values = {(exemption.name,): round(exemption.expires - time()) for exemption in self.tenancy.exemptions}
+        wrong: Values = {
+            (policy["metadata"]["name"], condition.reason): 1
+            for policy, conditions in self._conditions
+            for condition in conditions
+            if (condition.type, condition.status) in membership.NOT_IN_FORCE
+        }
+        net: Values = {(): round(now - self._net_at, 3)}
         labels = ("tenant", "what")
         yield from family("tenant_used", "What a tenant uses: devices, or bytes of memory.", labels, used)
         yield from family("tenant_hard", "What a tenant may use at most.", labels, hard)
@@ -534,6 +543,8 @@ class Settler:
         yield from family("settled_seconds_ago", "Since a tenant was last settled.", ("tenant",), age)
         yield from family("exemption_seconds_left", "Until an exemption expires.", ("exemption",), left)
         yield from family("settle_age_seconds", "How old what was heard of pods may be.", (), {(): round(silent, 3)})
+        yield from family("policies_not_in_force", "1: not as it is written.", ("policy", "reason"), wrong)
+        yield from family("net_age_seconds", "Since admission policies were last as rules say.", (), net)
         yield from family("pods_seen", "Pods that are there.", (), {(): len(self.settlement.view)})
         yield from telemetry.rulebook(rulebook.digest if rulebook else "")
         yield from family("settle_conflicts_total", "Writes that came too late.", (), {(): self.conflicts})

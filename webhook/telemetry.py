@@ -150,6 +150,8 @@ class Metrics:
         # requested before a pod was refused.
         self.ledger: Counter[Labels] = Counter({("drawn",): 0, ("conflict",): 0, ("error",): 0, ("recount",): 0})
         self.reloads: Counter[Labels] = Counter()
+        self.unusable: dict[Labels, float] = {("certificate",): 0, ("rules",): 0, ("surroundings",): 0}
+        self.surroundings_age: dict[Labels, float] = {}
         self.seconds = {path: Histogram() for path in paths}
         self.reservation_seconds = Histogram()
         self.connections = 0
@@ -167,6 +169,11 @@ class Metrics:
         if decision.patch:
             for backend in decision.backends.values():
                 self.translations[(backend,)] += 1
+
+    def reloaded(self, what: str, *, usable: bool) -> None:
+        """Count that changed files were read, and remember whether they are in use."""
+        self.reloads[what, "done" if usable else "failed"] += 1
+        self.unusable[(what,)] = not usable
 
     def render(self, digest: str, lines_dropped: int = 0, *, named: bool = True) -> bytes:
         """The page, with tenants if `named`; `digest` is that of the rulebook in use, empty if there is none."""
@@ -187,6 +194,8 @@ class Metrics:
             family("dropped_total", "Connections and bodies not waited for.", ("why", "what"), self.dropped),
             family("connections", "Connections held now.", (), {(): self.connections}),
             family("reloads_total", "Reloads of changed files.", ("what", "result"), self.reloads),
+            family("unusable_files", "1: the last good ones are used.", ("what",), self.unusable),
+            family("surroundings_age_seconds", "How old what is known of nodes may be.", (), self.surroundings_age),
             family("certs_expiry_timestamp_seconds", "When certificates end.", ("certificate",), ends),
             family("log_lines_dropped_total", "Lines nobody read in time.", (), {(): lines_dropped}),
             rulebook(digest),

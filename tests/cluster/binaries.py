@@ -23,6 +23,7 @@ from tests.missing import Announce, UnavailableError
 ROOT = Path(__file__).parents[2]
 MODULE = Path(__file__).with_name("controlplane")
 HELM = Path(__file__).with_name("helm")
+PROMQL = Path(__file__).with_name("promql")
 REQUIRED = ("etcd", "kube-apiserver", "kubectl")
 CONTROLLERS = "kube-controller-manager"  # these three are built here, but KUBEBUILDER_ASSETS does not promise them
 SCHEDULER = "kube-scheduler"
@@ -70,6 +71,12 @@ def find(announce: Announce = print) -> Binaries:
 def helm(announce: Announce = print) -> Path:
     """Helm, built now when there is none yet: a module of its own, with other dependencies than Kubernetes."""
     return _built(HELM, _FLAGS, partial(announce, "building helm: a minute, the first time only")) / "helm"
+
+
+def alerts(announce: Announce = print) -> Path:
+    """What evaluates alerts by the code of Prometheus (promql/alerts), built now when there is none yet."""
+    text = "building what evaluates alerts: a minute, the first time only"
+    return _built(PROMQL, _FLAGS, partial(announce, text)) / "alerts"
 
 
 _FLAGS = ["-trimpath", "-modcacherw", "-ldflags", "-s -w"]
@@ -188,6 +195,7 @@ def main() -> int:
     try:
         find()
         helm()
+        alerts()
     except UnavailableError as reason:
         sys.stderr.write(f"no control plane: {reason}\n")
         return int("CI" in os.environ)

@@ -207,6 +207,18 @@ def test_a_change_that_says_nothing_new_is_not_written(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text().count("written") <= 2
 
 
+def test_a_file_beside_it_says_up_to_when_nodes_were_heard_of(tmp_path: Path) -> None:
+    script = Script([page(node("a"))], [[]])
+    beside = tmp_path / "surroundings.json.heard"
+
+    with watching(script, tmp_path) as file:
+        until(beside.exists, "the list")
+        listed = beside.stat()
+        until(lambda: beside.stat().st_ctime > listed.st_ctime + 1, "it is written again while the watch is silent")
+        assert abs(beside.stat().st_mtime - listed.st_mtime) < 0.1
+        assert names(file) == ["a"]
+
+
 CLAIM: dict[str, Any] = tables.table(__file__, "claim")
 
 

@@ -468,7 +468,7 @@ def policies(installation: Installation) -> Verdict:
         wrong[gets["default"]] = f"it is not there, so namespaces without a policy get no GPU: {left}"
     for policy in stored:
         for condition in fields.objects(fields.at(policy, "status", "conditions")):
-            if (condition.get("type"), condition.get("status")) in {("Accepted", "False"), ("Ambiguous", "True")}:
+            if (condition.get("type"), condition.get("status")) in membership.NOT_IN_FORCE:
                 text = f"{condition['type']}={condition['status']}: {condition.get('message', '')}"
                 wrong[str(policy["metadata"]["name"])] = text
     if wrong:

@@ -26,6 +26,11 @@ class SurroundingsError(UnreadableError):
     """Why the file cannot be used, in a sentence."""
 
 
+def heard(file: Path) -> Path:
+    """The file beside it, which is replaced at changes only: its time says up to when the writer heard of nodes."""
+    return file.with_name(f"{file.name}.heard")
+
+
 def read(file: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """The objects in the file, by kind; raises SurroundingsError."""
     try:

@@ -234,6 +234,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._stops_accepting = self._gives_up = inf
         self._certificate, self._surroundings = rule_files.Change(), rule_files.Change()
         self._attached: asyncio.Task[None] | None = None
+        self._started = time()
 
     def run(self) -> None:
         """Serve until a signal ends it; gunicorn calls this once, in the new process."""
@@ -324,11 +325,11 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
                 log.critical("no certificate: %s", error)
                 raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
             if self._certificate.failed(error):
-                counted.reloads["certificate", "failed"] += 1
+                counted.reloaded("certificate", usable=False)
                 log.error("the changed certificate is not usable, the last good one stays: %s", error)  # noqa: TRY400 - the sentence says it all
         else:
             if not starting:
-                counted.reloads["certificate", "done"] += 1
+                counted.reloaded("certificate", usable=True)
                 log.info("the certificate was reloaded")
 
     def _certificate_now(self, expiry_before: float) -> tuple[ssl.SSLContext, float]:
@@ -355,20 +356,25 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
                 continue
             rules = self.app.rules.rulebook
             if rules is None or rules is before:
-                self.lane.metrics.reloads["rules", "failed"] += 1
+                self.lane.metrics.reloaded("rules", usable=False)
                 continue
             if self.lane.rules is not None:
                 rules = replace(rules, surroundings=self.lane.rules.surroundings)
             self.lane.use(rules)
             self._surroundings = rule_files.Change()  # what follows from the file depends on the rules
             self._look_around()
-            self.lane.metrics.reloads["rules", "done"] += 1
+            self.lane.metrics.reloaded("rules", usable=True)
             gc.freeze()  # what is loaded stays: the collector would look at all of it, in the midst of a review
 
     def _look_around(self) -> None:
         """Load the watcher's file if it has changed; if it cannot be read, the last good content stays in force."""
         file = self.settings.surroundings
-        if file is None or self.lane.rules is None:
+        if file is None:
+            return
+        heard = rule_files.file_stamp(surroundings.heard(file))
+        age = time() - (heard[1] / 1e9 if heard else self._started)
+        self.lane.metrics.surroundings_age = {(): round(age)}
+        if self.lane.rules is None:
             return
         stamp = rule_files.file_stamp(file)
         if stamp is None or not self._surroundings.due(stamp):
@@ -377,9 +383,9 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             around = surroundings.around(self.lane.rules, file)
         except surroundings.SurroundingsError as error:
             if self._surroundings.failed(error):
-                self.lane.metrics.reloads["surroundings", "failed"] += 1
+                self.lane.metrics.reloaded("surroundings", usable=False)
                 log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
         else:
-            self.lane.metrics.reloads["surroundings", "done"] += 1
+            self.lane.metrics.reloaded("surroundings", usable=True)
             self.lane.use(around)
             log.info("the surroundings were loaded: %s", surroundings.describe(around.surroundings))

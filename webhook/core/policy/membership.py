@@ -159,6 +159,10 @@ def ties(tenancy: Tenancy, system: Collection[str]) -> Mapping[str, Tie]:
     return ties
 
 
+NOT_IN_FORCE: Final = {("Accepted", "False"), ("Ambiguous", "True")}
+"""Conditions, by type and status, of a policy that does not hold as it is written."""
+
+
 def conditions_of(
     problems: Iterable[str], tie: Tie | None, *, taken: bool = False, strict: bool = False
 ) -> list[Condition]:
