@@ -9,6 +9,7 @@ import base64
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from statistics import median, quantiles
 from time import time
@@ -72,33 +73,36 @@ def registered(rulebook: Rulebook, ours: Webhook, noop: Webhook) -> Iterator[Obj
     for configuration in configurations.both(rulebook):
         for hook in configuration["webhooks"]:
             hook["clientConfig"] = _at(ours, hook["clientConfig"]["service"]["path"])
-            selected = hook["namespaceSelector"].get(
-                "matchLabels", {}
-            )  # those that are called where a label is stay so
-            hook["namespaceSelector"] = {**_of(OURS, NET), "matchLabels": selected}
-        yield configuration
+        yield _for(configuration, OURS, NET)
     unconditional = {
         **configurations.both(rulebook)[1]["webhooks"][0],
         "name": "noop.example.com",
         "clientConfig": _at(noop, "/validate"),
-        "namespaceSelector": _of(NOOP),
         "matchConditions": [],
     }
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
-    yield {**kind, "metadata": {"name": "noop"}, "webhooks": [unconditional]}
-    filled = {name: {"ValidatingAdmissionPolicy": spec} for name, spec, _ in policies.filled_in(rulebook, time())}
+    yield _for({**kind, "metadata": {"name": "noop"}, "webhooks": [unconditional]}, NOOP)
+    filled = {
+        name: {"ValidatingAdmissionPolicy": spec, "ValidatingAdmissionPolicyBinding": bound}
+        for name, spec, bound in policies.filled_in(rulebook, time())
+    }
     for made in yaml.safe_load_all(world.NET.read_text()):
-        spec = {**made["spec"], **filled[made["metadata"]["name"]].get(made["kind"], {"matchResources": {}})}
-        yield _for(made | {"spec": spec}, OURS, NET)
+        spec = {**made["spec"], **filled[made["metadata"]["name"]][made["kind"]]}
+        yield _for({**made, "spec": spec}, OURS, NET)
     for made in policies.render_mutating(rulebook):
         yield _for(made, NET)
 
 
 def _for(made: Object, *setups: str) -> Object:
-    """A policy or a binding, which is then for the namespaces of some setups."""
-    if "matchResources" in made["spec"]:
-        made["spec"]["matchResources"]["namespaceSelector"] = _of(*setups)
-    return made
+    """A copy for the namespaces of some setups, as far as it selects any."""
+    copy = deepcopy(made)
+    for selecting in [*copy.get("webhooks", ()), *filter(None, [copy.get("spec", {}).get("matchResources")])]:
+        selector = selecting["namespaceSelector"]
+        lines = selector.get("matchExpressions", ())
+        if "matchLabels" in selector or any(line["operator"] == "DoesNotExist" for line in lines):
+            continue  # namespaces with a label that these have not, or none
+        selecting["namespaceSelector"] = _of(*setups)
+    return copy
 
 
 def _at(webhook: Webhook, path: str) -> Object:
