@@ -22,7 +22,7 @@ from typing import Final
 from webhook import telemetry
 from webhook.cluster import client, ledgers
 from webhook.cluster.client import GROUP, Api, ApiError, Follower, Object
-from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, Policies
+from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, CONFIGURATIONS, Policies
 from webhook.core.forms.document import API_VERSION
 from webhook.core.kube import pod
 from webhook.core.kube.quantity import shown
@@ -30,6 +30,7 @@ from webhook.core.policy import membership, unknown_devices, usage
 from webhook.core.quota import settlement, stored, tally
 from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Settlement, View, ViewedPod
+from webhook.core.registration import configurations
 from webhook.core.registration import policies as registration
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
@@ -227,7 +228,9 @@ class Settler:
     conflicts   how many writes came too late
     """
 
-    def __init__(self, cluster: Api, rules: ReloadedRules, grace: float = settlement.GRACE) -> None:
+    def __init__(
+        self, cluster: Api, rules: ReloadedRules, grace: float = settlement.GRACE, *, registers: bool = False
+    ) -> None:
         self.settlement = Settlement(secrets.token_hex(8), grace)
         self.tenancy = Tenancy()
         self.ledgers: dict[str, Ledger] = {}
@@ -243,6 +246,7 @@ class Settler:
         self._policies = Policies(cluster, self._policy_changed)
         self._conditions: list[tuple[Object, list[membership.Condition]]] = []
         self._in_force: Rulebook
+        self._registers = registers
         self._status_due, self._net_due = asyncio.Event(), asyncio.Event()
         self._usages = client.Collection(self._usage_changed)
         self._usages_follower = Follower(cluster, [ledgers.COLLECTION], self._usages)
@@ -481,7 +485,8 @@ class Settler:
         """Keep what the API server refuses by itself in step with rules and TenantPolicies.
 
         The manifests have admission policies without their expressions, and their bindings. Filled in, they refuse a
-        pod that reaches a device without asking, whether a replica answers or not.
+        pod that reaches a device without asking, whether a replica answers or not. Where rules are not the shipped
+        ones the webhook configurations may be applied without what depends on rules, too: see `settle --registers`.
         """
         await self._net_due.wait()
         while True:
@@ -493,8 +498,14 @@ class Settler:
                         if not wanted.items() <= there["spec"].items():
                             await self._api.replace(path, {**there, "spec": {**there["spec"], **wanted}})
                             log.info("%s is what rules and policies say", path)
+                for path in CONFIGURATIONS if self._registers else ():
+                    there = await self._api.get(path)
+                    registered = configurations.filled_in(there, self._in_force)
+                    if registered != there:
+                        await self._api.replace(path, registered)
+                        log.info("%s is what rules say", path)
                 self._net_at = monotonic()
-            except ApiError as error:
+            except (ApiError, configurations.NotExemptError) as error:
                 log.warning("what the API server refuses by itself is written later: %s", error)
             await asyncio.sleep(ROUND_SECONDS)
             with contextlib.suppress(TimeoutError):
@@ -550,14 +561,14 @@ class Settler:
         yield from family("settle_conflicts_total", "Writes that came too late.", (), {(): self.conflicts})
 
 
-def settle(directory: Path, bind: tuple[str, int], grace: float) -> int:
+def settle(directory: Path, bind: tuple[str, int], grace: float, *, registers: bool, log_level: str) -> int:
     """Settle until told to stop; the exit code. Raises ApiError where there is no cluster."""
-    telemetry.configure()
+    telemetry.configure(log_level)
     rules = ReloadedRules(directory)
     rules.refresh()
 
     async def program(cluster: Api) -> None:
-        settler = Settler(cluster, rules, grace)
+        settler = Settler(cluster, rules, grace, registers=registers)
         page = await asyncio.start_server(settler.answer, *bind)
         try:
             await settler.run()

@@ -188,8 +188,8 @@ class Watcher:
         return True
 
 
-def watch(directory: Path, file: Path) -> int:
+def watch(directory: Path, file: Path, log_level: str) -> int:
     """Keep the file in step with the cluster until told to stop; the exit code. Raises ApiError without a cluster."""
-    telemetry.configure()
+    telemetry.configure(log_level)
     client.run(lambda api: Watcher(api, ReloadedRules(directory), file).run())
     return 0

@@ -13,6 +13,7 @@ from tests.cluster.plane import ControlPlane, control_plane
 from tests.cluster.pods import pod
 from tests.cluster.webhook import Webhook, register, running_webhook
 from tests.missing import UnavailableError, announcing, skip_unless_ci
+from tests.release import chart
 from tests.results import Page
 
 _numbers = itertools.count(1)
@@ -41,6 +42,14 @@ def programs(request: pytest.FixtureRequest) -> Binaries:
         return binaries.find(announcing(request))
     except UnavailableError as reason:
         skip_unless_ci(f"no control plane: {reason}")
+
+
+@pytest.fixture(scope="session")
+def charted(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Helm chart of this checkout."""
+    folder = tmp_path_factory.mktemp("chart") / "gpu-webhook"
+    chart.write(programs.path("kubectl"), folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -115,7 +115,7 @@ class Rollouts:
     def mount_rules(self) -> None:
         """All kubelets bring changed rules into the pods."""
         for pod in self.pods:
-            pod.rules.publish(self._rules())
+            pod.rules.publish(self.mounted())
 
     def await_ends(self) -> None:
         """Wait for all pods that are leaving."""
@@ -137,7 +137,7 @@ class Rollouts:
         folder = self.installed.planes[0].processes.folder / name
         write(folder, stored)
         rules = Volume(folder / "rules")
-        rules.publish(self._rules())
+        rules.publish(self.mounted())
         process = self.installed.planes[0].processes.start(
             name,
             *image.command,
@@ -151,7 +151,7 @@ class Rollouts:
         self._publish(port)
         return Pod(replica, rules, image)
 
-    def _rules(self) -> dict[str, str]:
+    def mounted(self) -> dict[str, str]:
         """The files of the ConfigMaps that the volume `rules` projects."""
         volume = next(each for each in self.spec["template"]["spec"]["volumes"] if each["name"] == "rules")
         names = [source["configMap"]["name"] for source in volume["projected"]["sources"]]

@@ -2,7 +2,8 @@
 
 What a component adds, drops or changes is found by comparing lines of YAML, and becomes a condition on
 `.Values.components`. What values set replaces text or values of the base (`_filled`). By hand are only Chart.yaml,
-values.yaml with its schema, the named templates and the notes, in manifests/chart.
+values.yaml with its schema, the named templates and the notes, in manifests/chart. The README is made of the comments
+in values.yaml.
 """
 
 import itertools
@@ -21,6 +22,7 @@ from tests import builders
 from tests.cluster.binaries import ROOT
 from tests.release import kustomized
 from tests.release.kustomized import COMPONENTS, Object
+from webhook.core.review import TIMEOUT_SECONDS
 from webhook.core.rules import load
 
 BY_HAND = kustomized.MANIFESTS / "chart"
@@ -28,9 +30,21 @@ CLUSTER = ROOT / "rules" / "cluster.yaml"
 NAMESPACE = "gpu-webhook-system"
 RULES = "gpu-webhook-rules"
 API_SERVER = [{"port": 443, "protocol": "TCP"}, {"port": 6443, "protocol": "TCP"}]
+MOST_SHOWN = 90
+"""Letters of a default in the table of values."""
 OF_PODS = ("imagePullSecrets", "nodeSelector", "tolerations", "affinity")
-WITH_RESOURCES = ("webhook", "watcher", "settler")
+OF_CONTAINERS = {"env": "extraEnv", "resources": "resources"}
+OWN_CA = {("Certificate", "gpu-webhook-ca"), ("Issuer", "gpu-webhook-ca"), ("Issuer", "gpu-webhook-self-signed")}
+"""What signs the serving certificate, where the value issuerRef names nobody else."""
 
+REGISTERS = """\
+{{- if .Values.rules }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+  resourceNames: [gpu-webhook]
+  verbs: [get, update]
+{{- end }}"""
+"""With rules of the site the settler writes what of the webhook configurations depends on rules: `_by_rules`."""
 
 _OPTIONAL = re.compile(r" *\w+: \{\{ toJson (\.Values\.[\w.]+) \}\}")
 
@@ -56,7 +70,9 @@ def write(kubectl: Path, folder: Path) -> None:
     described = (folder / "Chart.yaml").read_text()
     (folder / "Chart.yaml").write_text(described.replace("0.0.0", version()))
     spec = CLUSTER.read_text().partition("\nspec:\n")[2]
-    (folder / "values.yaml").write_text(f"{(BY_HAND / 'values.yaml').read_text()}cluster:\n{spec}")
+    values = f"{(BY_HAND / 'values.yaml').read_text()}cluster:\n{spec}"
+    (folder / "values.yaml").write_text(values)
+    (folder / "README.md").write_text(_readme(values))
     schema = json.loads((BY_HAND / "values.schema.json").read_text())
     described = load.schema("Cluster")["properties"]["spec"]
     schema["properties"]["cluster"] = {**described, "allOf": [schema["properties"]["cluster"]]}
@@ -85,6 +101,37 @@ def value(component: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+def _readme(values: str) -> str:
+    """The values as a table: each with the comment above it, or else above what it is part of."""
+    meant: dict[str, str] = {}
+    comments: list[str] = []
+    outer = ""
+    for line in values.splitlines():
+        key = re.match(r"( {2})?(\w+):", line)
+        if line.lstrip().startswith("# "):
+            comments.append(line.lstrip()[2:])
+        elif key:
+            outer = outer if key[1] else key[2]
+            path = f"{outer}.{key[2]}" if key[1] else outer
+            meant[path] = " ".join(comments) or meant.get(outer, "")
+            comments = []
+        elif not line:
+            comments = []
+    operating = (kustomized.MANIFESTS / "README.md").read_text()
+    told = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", operating, re.MULTILINE))
+    meant |= {f"components.{value(each)}": re.sub(r" \(\[.*\)\)", "", told[each]) for each in COMPONENTS}
+    defaults: dict[str, Any] = {}
+    for name, default in yaml.safe_load(values).items():
+        parts = default if isinstance(default, dict) and name != "cluster" else {}
+        defaults |= {f"{name}.{part}": inner for part, inner in parts.items()} or {name: default}
+    rows = []
+    for path, default in defaults.items():
+        written = json.dumps(default)
+        shown = f"`{written}`" if len(written) < MOST_SHOWN else "see values.yaml"
+        rows.append(f"| `{path}` | {shown} | {meant[path].replace('|', '&#124;')} |")
+    return "\n".join(["# gpu-webhook", "", "| value | default | meaning |", "| --- | --- | --- |", *rows, ""])
+
+
 def _by_name(objects: Sequence[Object]) -> dict[tuple[str, str, str], Object]:
     return {
         (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]): each
@@ -98,7 +145,7 @@ def _write(folder: Path, base: Object | None, variants: Mapping[str, Object | No
     some = base or next(each for each in variants.values() if each)
     kind, name = some["kind"], some["metadata"]["name"]
     data = some.pop("data") if kind == "ConfigMap" else None
-    text = "\n".join(_without_empty(_edited(_lines(some), _edits(some, variants))))
+    text = "\n".join(_by_rules(_without_empty(_edited(_lines(some), _edits(some, variants)))))
     if data is not None:
         (folder / "files" / name).mkdir(parents=True)
         for key, content in data.items():
@@ -109,6 +156,10 @@ def _write(folder: Path, base: Object | None, variants: Mapping[str, Object | No
     lacking = [f".Values.components.{value(each)}" for each, variant in variants.items() if not variant]
     if kind == "CustomResourceDefinition":
         text = _under(".Values.crds", text)
+    if (kind, name) == ("ClusterRole", "gpu-webhook-settler"):
+        text = f"{text}\n{REGISTERS}"
+    if (kind, name) in OWN_CA:
+        text = _under("not .Values.issuerRef", text)
     if base is None:
         text = _under(f"or {' '.join(having)} false", text)
     elif lacking:
@@ -129,7 +180,8 @@ def _edits(base: Object, variants: Mapping[str, Object | None]) -> list[Edit]:
     for each, variant in variants.items():
         if variant and variant["kind"] != "ConfigMap":
             for edit in _changes(_lines(base), _lines(variant)):
-                conditions.setdefault(edit, []).append(f".Values.components.{value(each)}")
+                also = [".Values.hostNetwork"] if each == "eks" else []
+                conditions.setdefault(edit, []).extend([f".Values.components.{value(each)}", *also])
     edits = sorted(Edit(*edit, _any(found)) for edit, found in conditions.items())
     for one, other in itertools.pairwise(edits):
         assert one.end <= other.start, f"{one} and {other} change the same lines"
@@ -188,8 +240,18 @@ def _lines(given: Object) -> list[str]:
 def _template(node: Any, path: tuple[str, ...]) -> Template | None:
     """What stands in place of a value that values set."""
     match path:
-        case (*_, "namespaceSelector", "matchExpressions", "values"):
-            return Template('include "gpu-webhook.exempt" .')
+        case (*_, "namespaceSelector", "matchExpressions"):
+            return Template('include "gpu-webhook.namespaces" .')
+        case ("webhooks", "timeoutSeconds") if node == TIMEOUT_SECONDS:
+            return Template(".Values.timeoutSeconds")
+        case ("spec", "maxUnavailable"):
+            return Template(".Values.podDisruptionBudget.maxUnavailable")
+        case (*_, "topologySpreadConstraints"):
+            return Template("toJson .Values.topologySpreadConstraints")
+        case (*_, "secretName") if node == "gpu-webhook-tls":
+            return Template(".Values.tlsSecretName")
+        case (*_, "issuerRef") if node["name"] == "gpu-webhook-ca":
+            return Template(f"toJson (.Values.issuerRef | default (fromJson `{json.dumps(node)}`))")
         case (*_, "containers", "image"):
             return Template('include "gpu-webhook.image" .')
         case (*_, "egress", "ports") if node == API_SERVER:
@@ -216,11 +278,10 @@ def _filled(node: Any, path: tuple[str, ...]) -> Any:
     if path[-1:] == ("containers",):
         name = node["name"]
         own = json.dumps(node["args"]).replace(NAMESPACE, "%namespace%")
-        own = f"fromJsonArray (replace `%namespace%` .Release.Namespace `{own}`)"
-        arguments = f"concat ({own}) (.Values.extraArgs.{name} | default list)"
-        node = {**node, "args": Template(f"{arguments} | toJson"), "env": Template(f"toJson .Values.extraEnv.{name}")}
-        if name in WITH_RESOURCES:
-            node["resources"] = Template(f"toJson .Values.resources.{name}")
+        set_here = {key: Template(f"toJson .Values.{value}.{name}") for key, value in OF_CONTAINERS.items()}
+        node = {**node, "args": Template(f'include "gpu-webhook.args" (list . "{name}" `{own}`)'), **set_here}
+    if path == ("webhooks",) and node["failurePolicy"] == "Fail" and "matchConditions" in node:
+        node = {**node, "failurePolicy": Template(".Values.failurePolicy")}
     if "replicas" in node and node["replicas"] > 1:
         node = {**node, "replicas": Template(".Values.replicas")}
     return {
@@ -251,6 +312,20 @@ def _without_empty(lines: Iterable[str]) -> Iterator[str]:
             yield "{{- end }}"
         else:
             yield line
+
+
+def _by_rules(lines: Iterable[str]) -> Iterator[str]:
+    """What of a webhook configuration depends on rules is left out where there are others than the shipped ones."""
+    inside: int | None = None
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if inside is not None and indent <= inside and not line.startswith(" " * inside + "- "):
+            yield "{{- end }}"
+            inside = None
+        if line.lstrip() in {"matchConditions:", "gpu-webhook.io/rules: |-"}:
+            yield "{{- if not .Values.rules }}"
+            inside = indent
+        yield line
 
 
 def _data(name: str) -> str:

@@ -30,6 +30,12 @@ def rules_option(command: argparse.ArgumentParser) -> None:
     command.add_argument("--rules", type=Path, default=default, metavar="DIR", help=what)
 
 
+def log_level_option(command: argparse.ArgumentParser) -> None:
+    """Which of the messages of a program are written."""
+    levels = ("debug", "info", "warning", "error")
+    command.add_argument("--log-level", choices=levels, default="info", help="of its messages (default: %(default)s)")
+
+
 def namespace_option(command: argparse.ArgumentParser) -> None:
     """Where the admission server runs."""
     from webhook.core.rules import cluster  # only for the commands that take it: it comes with all forms of rules

@@ -27,6 +27,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     options.rules_option(command)
     options.surroundings_option(command)
+    options.log_level_option(command)
     tenants = command.add_mutually_exclusive_group()
     tenants.add_argument(
         "--cluster", action="store_true", help="policies and quotas of the current cluster; needs gpu-webhook settle"
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
             tls_cert=arguments.tls_cert,
             tls_key=arguments.tls_key,
             client_ca=arguments.client_ca,
+            log_level=arguments.log_level,
         ),
         attach,
         prepare,

@@ -19,12 +19,19 @@ def add_options(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="lifetime of a reservation without a pod; longer than any create (default: %(default)g)",
     )
+    command.add_argument(
+        "--registers", action="store_true", help="keep the match conditions of our webhooks as the rules say"
+    )
     options.rules_option(command)
+    options.log_level_option(command)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Count until told to stop."""
     try:
-        return settler.settle(arguments.rules, options.address(arguments.bind), arguments.grace)
+        address, grace = options.address(arguments.bind), arguments.grace
+        return settler.settle(
+            arguments.rules, address, grace, registers=arguments.registers, log_level=arguments.log_level
+        )
     except client.ApiError as error:
         raise options.UsageError(str(error)) from None

@@ -14,6 +14,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--write", type=Path, required=True, metavar="FILE", help="the file; replaced at each change"
     )
     options.rules_option(command)
+    options.log_level_option(command)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -21,6 +22,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.write.parent.is_dir():
         raise options.UsageError(f"{arguments.write.parent} is not a directory")
     try:
-        return watcher.watch(arguments.rules, arguments.write)
+        return watcher.watch(arguments.rules, arguments.write, arguments.log_level)
     except client.ApiError as error:
         raise options.UsageError(str(error)) from None

@@ -1,7 +1,6 @@
 """What the API server refuses by itself, filled in by the settler, while no replica answers."""
 
 import http.client
-import subprocess
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from certs import issue
-from tests.cluster import binaries
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.plane import control_plane, free_port
@@ -20,7 +18,6 @@ from tests.cluster.tenancy import attempts, world
 from tests.cluster.tenancy.town import told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import Webhook, point
-from tests.release import chart, kustomized
 from webhook.core.registration import conditions
 from webhook.playground import CLUSTER, imagined
 
@@ -243,37 +240,3 @@ def test_a_namespace_that_no_policy_selects_is_refused_what_the_cluster_says(
     assert {name for name, (code, words) in answers.items() if code == 403 and "[GPU116]" in words} == refused, (
         answers
     )
-
-
-def _installed_by_the_chart(programs: Binaries, folder: Path) -> Iterator[Object]:
-    """What the chart has of what the API server refuses by itself."""
-    chart.write(programs.path("kubectl"), folder)
-    command = [str(binaries.helm()), "template", "gpu-webhook", str(folder), "--kube-version=1.36.0"]
-    for made in kustomized.read(subprocess.run(command, capture_output=True, text=True, check=True).stdout):
-        if made["kind"].startswith("ValidatingAdmissionPolicy"):
-            yield made
-
-
-def test_a_cluster_of_the_chart_that_has_observed_refuses_alone_as_soon_as_it_enforces(
-    programs: Binaries, tmp_path: Path
-) -> None:
-    """While it observes the pod is stored with a warning, and no replica ever answers."""
-    rules = imagined(tmp_path / "rules")
-    document = rules / CLUSTER.name
-    enforcing = document.read_text()
-    document.unlink()
-    document.write_text(enforcing.replace("\nspec:\n", "\nspec:\n  observe: true\n"))
-    with control_plane(programs) as plane:
-        world.define(plane.client, _installed_by_the_chart(programs, tmp_path / "chart"))
-        world.start_settler(plane, rules=rules)
-        there = _bounded(plane.client)
-
-        until(lambda: there.create(PRIVILEGED, dry_run=True).warnings, "it warns")
-        [warning] = there.create(PRIVILEGED).warnings
-        document.write_text(enforcing)
-        until(partial(_is_refused, there, PRIVILEGED), "it refuses")
-        until(partial(_is_refused, there, _classed("fast")), "the runtime classes are known")
-        let = [name for name, made in REFUSED.items() if not _is_refused(there, made)]
-
-    assert ("[GPU116]" in warning, f"{POLICY}-warn" in warning) == (True, True), warning
-    assert let == []

@@ -78,17 +78,17 @@ def there(programs: Binaries) -> Iterator[Client]:
 
 
 def _is_refused(client: Client, name: str) -> bool:
-    return _deleted(client, name)[0] == FORBIDDEN
+    return deleted(client, name)[0] == FORBIDDEN
 
 
-def _deleted(client: Client, name: str, seconds: int | None = 0, *, dry_run: bool = True) -> tuple[int, str]:
+def deleted(client: Client, name: str, seconds: int | None = 0, *, dry_run: bool = True) -> tuple[int, str]:
     """The code and the words, or the warnings, of an answer to a DELETE of one pod; of all pods if it has no name."""
     collection = client.collection(pod("any"))
     query = {"gracePeriodSeconds": str(seconds)} if seconds is not None else {}
     return _told(client, "DELETE", f"{collection}/{name}" if name else collection, None, query, dry_run=dry_run)
 
 
-def _evicted(client: Client, name: str, seconds: int | None = 0) -> tuple[int, str]:
+def evicted(client: Client, name: str, seconds: int | None = 0) -> tuple[int, str]:
     options = {} if seconds is None else {"deleteOptions": {"gracePeriodSeconds": seconds}}
     made = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": client.namespace}}
     return _told(client, "POST", client.path(pod(name), "eviction"), {**made, **options}, {}, dry_run=True)
@@ -107,7 +107,7 @@ def _told(
 @pytest.mark.parametrize("name", ["running", "starting"])
 @pytest.mark.parametrize("user", TENANTS)
 def test_a_tenant_does_not_delete_a_pod_that_may_run_at_once(there: Client, user: str, name: str) -> None:
-    code, words = _deleted(there.with_rights_of(user), name)
+    code, words = deleted(there.with_rights_of(user), name)
 
     assert code == FORBIDDEN
     assert words == (
@@ -122,57 +122,57 @@ def test_a_tenant_does_not_delete_a_pod_that_may_run_at_once(there: Client, user
 def test_with_a_grace_period_it_does_and_evicts_too(there: Client, seconds: int | None) -> None:
     eve = there.with_rights_of("eve")
 
-    assert [_deleted(eve, "running", seconds), _evicted(eve, "running", seconds)] == [(http.client.OK, "")] * 2
+    assert [deleted(eve, "running", seconds), evicted(eve, "running", seconds)] == [(http.client.OK, "")] * 2
 
 
 def test_nor_does_it_evict_one_at_once(there: Client) -> None:
     eve = there.with_rights_of("eve")
 
-    code, words = _evicted(eve, "running")
+    code, words = evicted(eve, "running")
 
     assert (code, "[GPU117]" in words) == (FORBIDDEN, True), words
-    assert _evicted(there.with_rights_of(KUBELET), "running") == (http.client.OK, "")
+    assert evicted(there.with_rights_of(KUBELET), "running") == (http.client.OK, "")
 
 
 @pytest.mark.parametrize("name", ["succeeded", "failed", "waiting", "without"])
 def test_what_does_not_run_or_has_no_gpu_may_go_at_once(there: Client, name: str) -> None:
-    assert _deleted(there.with_rights_of("eve"), name) == (http.client.OK, "")
+    assert deleted(there.with_rights_of("eve"), name) == (http.client.OK, "")
 
 
 @pytest.mark.parametrize("user", PLATFORM)
 def test_parts_of_kubernetes_delete_as_they_have_to(there: Client, user: str) -> None:
-    assert _deleted(there.with_rights_of(user), "running") == (http.client.OK, "")
+    assert deleted(there.with_rights_of(user), "running") == (http.client.OK, "")
 
 
 def test_so_does_whoever_says_which_namespaces_are_whose(there: Client) -> None:
-    assert _deleted(there, "running") == (http.client.OK, "")
+    assert deleted(there, "running") == (http.client.OK, "")
 
 
 def test_a_pod_that_is_ending_is_not_hurried_away_but_by_its_kubelet(there: Client) -> None:
     eve, kubelet = there.with_rights_of("eve"), there.with_rights_of(KUBELET)
 
-    assert _deleted(eve, "twice", None, dry_run=False) == (http.client.OK, "")
-    code, words = _deleted(eve, "twice", dry_run=False)
+    assert deleted(eve, "twice", None, dry_run=False) == (http.client.OK, "")
+    code, words = deleted(eve, "twice", dry_run=False)
 
     assert (code, "[GPU117]" in words, there.exists(pod("twice"))) == (FORBIDDEN, True, True), words
-    assert _deleted(kubelet, "twice", dry_run=False) == (http.client.OK, "")
+    assert deleted(kubelet, "twice", dry_run=False) == (http.client.OK, "")
     assert not there.exists(pod("twice"))
 
 
 def test_nor_are_all_pods_of_a_namespace_deleted_at_once(there: Client) -> None:
     eve = there.with_rights_of("eve")
 
-    code, words = _deleted(eve, "")
+    code, words = deleted(eve, "")
 
     assert (code, "[GPU117]" in words) == (FORBIDDEN, True), words
-    assert _deleted(eve, "", None) == (http.client.OK, "")
+    assert deleted(eve, "", None) == (http.client.OK, "")
 
 
 def test_where_a_quota_only_warns_so_does_this(there: Client) -> None:
     warned = replace(there, namespace="warned").with_rights_of("eve")
-    until(lambda: _deleted(warned, "running")[1], "it warns")
+    until(lambda: deleted(warned, "running")[1], "it warns")
 
-    code, words = _deleted(warned, "running")
+    code, words = deleted(warned, "running")
 
     assert (code, "gpu-webhook-deletions-warn" in words, "[GPU117]" in words) == (http.client.OK, True, True), words
 
@@ -185,4 +185,4 @@ def test_a_pod_from_before_the_quota_that_has_no_time_to_end_may_go_as_its_kubel
     """The API server tells a policy that such a DELETE has a grace period of 0, if it does not say one."""
     eve = replace(there, namespace="neighbour").with_rights_of("eve")
 
-    assert _deleted(eve, name, seconds) == (http.client.OK, "")
+    assert deleted(eve, name, seconds) == (http.client.OK, "")

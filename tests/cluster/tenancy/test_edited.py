@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests import tables
+from tests.cluster.client import Client
 from tests.cluster.tenancy import world
 from tests.cluster.tenancy.town import Town, create, gpu_pod, refusal, told
 from tests.cluster.waiting import until
@@ -12,10 +13,10 @@ from tests.cluster.waiting import until
 pytestmark = pytest.mark.cluster
 
 
-def edit(town: Town, tenant: str, **fields: Any) -> None:
+def edit(client: Client, tenant: str, **fields: Any) -> None:
     """Write into the status of a TenantUsage, as somebody with all rights can."""
     usage = {"apiVersion": world.API_VERSION, "kind": "TenantUsage", "metadata": {"name": tenant}}
-    town.client.patch(usage, {"status": fields}, subresource="status")
+    client.patch(usage, {"status": fields}, subresource="status")
 
 
 @tables.rows
@@ -25,7 +26,7 @@ def test_what_the_settler_knows_better_is_counted_anew(
     [there] = town.tenant(name, quota={"devices": 2})
     create(there, gpu_pod("one"))
 
-    edit(town, name, **fields)
+    edit(town.client, name, **fields)
 
     until(lambda: said in world.usage(town.client, name).get("repaired", ""), "it was counted anew")
     create(there, gpu_pod("two"))
@@ -40,7 +41,7 @@ def test_a_reservation_that_cannot_be_read_is_kept_for_the_grace_and_keeps_no_ot
     [there] = town.tenant("line", quota={"devices": 2})
     town.await_used("line", "0")
 
-    edit(town, "line", pending=["line-a/ghost 1234 devices=1e9"])
+    edit(town.client, "line", pending=["line-a/ghost 1234 devices=1e9"])
 
     town.tenant("beside", quota={"devices": 1})
     create(there, gpu_pod("one"), gpu_pod("two"))
@@ -57,10 +58,10 @@ def test_a_limit_that_somebody_edits_admits_nobody_while_no_settler_is_there_to_
     town.await_used("inflated", "1")
     town.settler.stop()
     try:
-        edit(town, "inflated", hard={"devices": "100"})
+        edit(town.client, "inflated", hard={"devices": "100"})
 
         several = [told(there, gpu_pod(f"more-{number}")) for number in range(3)]
-        edit(town, "inflated", hard=None)
+        edit(town.client, "inflated", hard=None)
         unlimited = told(there, gpu_pod("unlimited"))
     finally:
         town.settler = town.plane.processes.again(town.settler)

@@ -37,11 +37,11 @@ def quiet(programs: Binaries, controllers: None) -> Iterator[Client]:  # noqa: A
         ran = run("render", "policies", "--mutating", "--rules", rules, "--with", tenants)
         for each in yaml.safe_load_all(ran.out):
             town.client.create(each)
-        until(lambda: _values(there.create(pod("any"), dry_run=True)) == {"main": "void"}, "it is in force")
+        until(lambda: values(there.create(pod("any"), dry_run=True)) == {"main": "void"}, "it is in force")
         yield there
 
 
-def _values(stored: Object, sections: str = "containers") -> Mapping[str, str]:
+def values(stored: Object, sections: str = "containers") -> Mapping[str, str]:
     """The variable of each container, if it has it."""
     return {
         each["name"]: variable.get("value", "")
@@ -67,8 +67,8 @@ def test_containers_of_an_ordinary_pod_get_what_names_no_device_and_keep_what_th
     assert main["env"][:3] == own
     added = (NAME, "NVIDIA_IMEX_CHANNELS", "AMD_VISIBLE_DEVICES")  # of the vendors of the cluster
     assert {each["name"]: each["value"] for each in other["env"]} == dict.fromkeys(added, "void")
-    assert _values(stored) == {"main": "none", "other": "void"}
-    assert _values(stored, "initContainers") == {"first": "void", "beside": "void"}
+    assert values(stored) == {"main": "none", "other": "void"}
+    assert values(stored, "initContainers") == {"first": "void", "beside": "void"}
 
 
 @pytest.mark.parametrize(
@@ -84,24 +84,24 @@ def test_containers_of_an_ordinary_pod_get_what_names_no_device_and_keep_what_th
 def test_a_pod_that_asks_for_a_gpu_is_left_to_the_webhook(quiet: Client, asking: Object) -> None:
     [stored] = create(quiet, asking)
 
-    assert _values(stored) == {}
+    assert values(stored) == {}
     assert stored["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
-@pytest.mark.parametrize(
-    "noted",
-    [
-        pod("a-note", annotations={"my-gpu-note": "see below"}),
-        pod("none", labels={"gpu": "none"}),
-        pod("zero", containers=[container("main", resources=limits(**{"nvidia.com/gpu": "0"}))]),
-        pod("labelled-a-lot", labels={f"label-{number}": "" for number in range(101)}),
-    ],
-    ids=lambda made: str(made["metadata"]["name"]),
-)
+NOTED = [
+    pod("a-note", annotations={"my-gpu-note": "see below"}),
+    pod("none", labels={"gpu": "none"}),
+    pod("zero", containers=[container("main", resources=limits(**{"nvidia.com/gpu": "0"}))]),
+    pod("labelled-a-lot", labels={f"label-{number}": "" for number in range(101)}),
+]
+"""What asks for no device, and looks as if it did."""
+
+
+@pytest.mark.parametrize("noted", NOTED, ids=lambda made: str(made["metadata"]["name"]))
 def test_only_a_device_that_is_asked_for_makes_an_exception(quiet: Client, noted: Object) -> None:
     stored = quiet.create(noted, dry_run=True)
 
-    assert _values(stored) == {"main": "void"}
+    assert values(stored) == {"main": "void"}
 
 
 @pytest.mark.parametrize("elsewhere", ["open", "kube-system", "of-nobody"])
@@ -119,8 +119,8 @@ def test_a_debug_container_gets_none_of_the_devices_of_its_pod(quiet: Client) ->
         {**stored, "spec": {**stored["spec"], "ephemeralContainers": [debugger]}}, subresource="ephemeralcontainers"
     )
 
-    assert _values(changed, "ephemeralContainers") == {"debugger": "void"}
-    assert _values(changed) == {}
+    assert values(changed, "ephemeralContainers") == {"debugger": "void"}
+    assert values(changed) == {}
 
 
 def test_a_large_pod_stays_within_the_budget_of_the_api_server(quiet: Client) -> None:
@@ -128,7 +128,7 @@ def test_a_large_pod_stays_within_the_budget_of_the_api_server(quiet: Client) ->
     env = [{"name": f"A{index}", "value": "x" * 100} for index in range(100)]
     made = pod("large", containers=[container(f"c{index}", env=env) for index in range(29)])
 
-    assert set(_values(quiet.create(made, dry_run=True)).values()) == {"void"}
+    assert set(values(quiet.create(made, dry_run=True)).values()) == {"void"}
 
 
 def test_no_webhook_is_asked_about_an_ordinary_pod_and_none_is_needed(quiet: Client) -> None:
@@ -140,7 +140,7 @@ def test_no_webhook_is_asked_about_an_ordinary_pod_and_none_is_needed(quiet: Cli
     unregister(quiet)
     until(partial(_takes_shorthand_for_untranslated, quiet), "the webhook is gone")
     [stored] = create(quiet, pod("three"))
-    assert _values(stored) == {"main": "void"}
+    assert values(stored) == {"main": "void"}
 
 
 def _takes_shorthand_for_untranslated(there: Client) -> bool:

@@ -17,7 +17,6 @@ from tests.cluster.client import Client, Object, RefusedError
 from tests.cluster.tenancy import world
 from tests.cluster.tenancy.town import Town, create, gpu_pod, owner, told
 from tests.cluster.waiting import until
-from tests.cluster.webhook import Webhook
 from tests.server.peer import Peer
 
 pytestmark = pytest.mark.cluster
@@ -106,6 +105,8 @@ def test_what_a_stranger_says_makes_nobody_else_suspect(town: Town) -> None:
     [there] = town.tenant("accused", quota={"devices": 8})
     user = owner(there, "accused-owner")
     stored = dict(user.create(gpu_pod("made-up", "0.25"), dry_run=True))
+    port = urlsplit(town.webhook.url).port or 0
+    context = ssl.create_default_context(cadata=town.webhook.authority.decode())
 
     def suspects() -> dict[str, int]:
         return dict(world.usage(town.client, "accused").get("suspects", {}))
@@ -114,7 +115,7 @@ def test_what_a_stranger_says_makes_nobody_else_suspect(town: Town) -> None:
         return max(suspects().values(), default=0) == times
 
     for times in range(1, 5):
-        assert reviewed_for_a_stranger(town.webhook, stored, there.namespace, "accused-owner", f"made-up-{times}")
+        assert reviewed_for_a_stranger(port, context, stored, there.namespace, "accused-owner", f"made-up-{times}")
         until(partial(came_to_nothing, times), "it came to nothing", within=30)
 
     assert [told(user, gpu_pod(f"mine-{number}", "3")) for number in range(2)] == [(201, "")] * 2
@@ -125,7 +126,9 @@ STRANGER = "127.0.0.2"
 """An address from which no API server here asks."""
 
 
-def reviewed_for_a_stranger(webhook: Webhook, stored: Object, namespace: str, user: str, name: str) -> bool:
+def reviewed_for_a_stranger(
+    port: int, context: ssl.SSLContext, stored: Object, namespace: str, user: str, name: str
+) -> bool:
     """Whether a pod of somebody else is admitted that no API server was asked for."""
     made = {**stored, "metadata": {**stored["metadata"], "name": name, "uid": name}}
     request = {
@@ -138,7 +141,6 @@ def reviewed_for_a_stranger(webhook: Webhook, stored: Object, namespace: str, us
         "object": made,
     }
     review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-    context = ssl.create_default_context(cadata=webhook.authority.decode())
-    with closing(Peer.connect(urlsplit(webhook.url).port or 0, context, STRANGER)) as stranger:
+    with closing(Peer.connect(port, context, STRANGER)) as stranger:
         answered = stranger.ask("POST", "/validate?timeout=10s", json.dumps(review).encode())
     return answered.status == 200 and bool(json.loads(answered.body)["response"]["allowed"])

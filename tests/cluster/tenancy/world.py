@@ -1,7 +1,7 @@
 """A cluster with tenants: the definitions, a settler, and admission servers that reserve in its ledgers."""
 
 import signal
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ GRACE = 3.0
 """Seconds; long enough for creates that end within a second, as all do here that end well."""
 
 
-def define(client: Client, filled_in: Iterable[Object] = ()) -> None:
+def define(client: Client) -> None:
     """Make the API server know TenantPolicy, Exemption and TenantUsage; and what the settler fills in."""
-    for policy_or_binding in filled_in or yaml.safe_load_all(NET.read_text()):
+    for policy_or_binding in yaml.safe_load_all(NET.read_text()):
         client.apply(policy_or_binding)
     for file in sorted(DEFINITIONS.glob("*.yaml")):
         for document in yaml.safe_load_all(file.read_text()):

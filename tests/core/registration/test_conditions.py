@@ -3,7 +3,7 @@
 import re
 
 from tests import builders
-from webhook.core.registration import conditions
+from webhook.core.registration import conditions, configurations
 
 
 def _searched(condition: conditions.Condition) -> set[str]:
@@ -43,3 +43,18 @@ def test_an_annotation_that_asks_by_itself_and_lacks_the_word_is_looked_for_too(
     [condition] = conditions.by_webhook(builders.rulebook(files | theirs))["validate"]
 
     assert "acme.example/part" in _searched(condition)
+
+
+def test_a_configuration_without_what_depends_on_rules_gets_all_of_it_and_keeps_the_rest() -> None:
+    rulebook = builders.rulebook(builders.shipped_files())
+    every = [configurations.inactive(made) for made in configurations.both(rulebook)]
+    for made in every:
+        own = {"metadata": {"name": "gpu-webhook", "labels": {"a": "b"}, "annotations": {"c": "d"}}}
+        hooks = [{**hook, "timeoutSeconds": 7} for hook in made["webhooks"]]
+        bare = [{key: value for key, value in hook.items() if key != "matchConditions"} for hook in hooks]
+
+        filled = configurations.filled_in({**made, **own, "webhooks": bare}, rulebook)
+
+        annotations = {"c": "d", **made["metadata"]["annotations"]}
+        assert filled == {**made, "metadata": {**own["metadata"], "annotations": annotations}, "webhooks": hooks}
+        assert configurations.filled_in(filled, rulebook) == filled

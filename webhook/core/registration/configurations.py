@@ -145,6 +145,19 @@ def inactive(configuration: Mapping[str, Any]) -> Object:
     return {**configuration, "metadata": metadata, "webhooks": hooks}
 
 
+def filled_in(stored: Mapping[str, Any], rulebook: Rulebook) -> Object:
+    """A stored configuration with what depends on rules: match conditions, and the annotation WANTED."""
+    wanted = next(inactive(made) for made in both(rulebook, cluster.KUBERNETES) if made["kind"] == stored["kind"])
+    matching = {hook["name"]: hook["matchConditions"] for hook in wanted["webhooks"] if "matchConditions" in hook}
+    hooks = [
+        {**hook, "matchConditions": matching[hook["name"]]} if hook["name"] in matching else hook
+        for hook in stored["webhooks"]
+    ]
+    metadata = stored["metadata"]
+    annotations = {**metadata.get("annotations", {}), **wanted["metadata"]["annotations"]}
+    return {**stored, "metadata": {**metadata, "annotations": annotations}, "webhooks": hooks}
+
+
 def trusting(configuration: Mapping[str, Any], bundle: bytes) -> Object:
     """The configuration with a CA bundle (PEM), for a certificate that the operator issues."""
     trusted = {"caBundle": base64.b64encode(bundle).decode()}
