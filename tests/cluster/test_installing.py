@@ -1,18 +1,26 @@
 """Installing, upgrading and uninstalling on a real API server: by kubectl with each component, and by Helm."""
 
-import os
+import json
 import subprocess
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cluster.accounts import BASE, NAMESPACE
-from tests.cluster.binaries import Binaries, helm
+from tests.cli.program import run
+from tests.cluster.accounts import BASE
+from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client
+from tests.cluster.helmed import helm
 from tests.cluster.plane import control_plane
-from tests.cluster.webhook import OF_LEASES
+from tests.cluster.pods import container, limits, pod
+from tests.cluster.tenancy import world
+from tests.cluster.tenancy.town import told
+from tests.cluster.test_operating import COMMANDS, executed
+from tests.cluster.waiting import until
+from tests.cluster.webhook import OF_LEASES, ROOT
 from tests.release import chart
 from tests.release.kustomized import COMPONENTS, TOGETHER, overlay
 
@@ -27,21 +35,13 @@ DEFINITIONS = {f"{kind}.gpu-webhook.io" for kind in ("exemptions", "tenantpolici
 def fresh(programs: Binaries) -> Iterator[Client]:
     """A cluster with the kinds of cert-manager and of Prometheus' operator, and nothing of ours."""
     with control_plane(programs) as plane:
-        done = plane.client.kubectl(*APPLY, "-f", str(OPERATORS))
-        assert (done.returncode, done.stderr) == (0, "")
+        _done(plane.client.kubectl(*APPLY, "-f", str(OPERATORS)))
         yield plane.client
 
 
 def _done(ran: subprocess.CompletedProcess[str]) -> list[str]:
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout.splitlines()
-
-
-def _helm(client: Client, *arguments: str | Path) -> list[str]:
-    command = [helm(), *arguments, f"--namespace={NAMESPACE}"]
-    home = client.kubeconfig.parent
-    env = {"PATH": os.environ["PATH"], "KUBECONFIG": str(client.kubeconfig), "HOME": str(home)}
-    return _done(subprocess.run(command, env=env, capture_output=True, text=True, check=False))
 
 
 def _configurations(client: Client) -> list[Any]:
@@ -58,20 +58,18 @@ def _definitions(client: Client) -> set[str]:
 
 
 def test_helm_installs_upgrades_rolls_back_and_uninstalls_all_but_the_definitions(
-    fresh: Client, programs: Binaries, tmp_path: Path
+    fresh: Client, charted: Path
 ) -> None:
-    made = tmp_path / "gpu-webhook"
-    chart.write(programs.path("kubectl"), made)
     everything = [f"--set=components.{chart.value(each)}=true" for each in TOGETHER]
 
-    _helm(fresh, "install", "gpu-webhook", made, "--create-namespace")
+    helm(fresh, "install", "gpu-webhook", charted, "--create-namespace")
     assert {hook["failurePolicy"] for hook in _configurations(fresh)} == {"Fail", "Ignore"}
-    _helm(fresh, "upgrade", "gpu-webhook", made, *everything)
+    helm(fresh, "upgrade", "gpu-webhook", charted, *everything)
     assert {hook["failurePolicy"] for hook in _configurations(fresh)} == {"Ignore"}
-    _helm(fresh, "rollback", "gpu-webhook", "1")
+    helm(fresh, "rollback", "gpu-webhook", "1")
     assert {hook["failurePolicy"] for hook in _configurations(fresh)} == {"Fail", "Ignore"}
 
-    said = _helm(fresh, "uninstall", "gpu-webhook")
+    said = helm(fresh, "uninstall", "gpu-webhook")
 
     assert 'release "gpu-webhook" uninstalled' in said
     assert _configurations(fresh) == []
@@ -92,22 +90,52 @@ def test_each_component_is_applied_without_a_warning(fresh: Client, component: s
     _done(fresh.kubectl(*APPLY, "-k", str(tmp_path)))
 
 
-def test_uninstalling_an_overlay_keeps_the_definitions_and_what_was_written_in_their_kinds(
-    fresh: Client, tmp_path: Path
-) -> None:
-    policy = {
-        "apiVersion": "gpu-webhook.io/v1alpha1",
-        "kind": "TenantPolicy",
-        "metadata": {"name": "vision"},
-        "spec": {"namespaces": {"names": ["vision"]}},
+def _left(client: Client) -> set[str]:
+    """All that has our name or our label, of whatever kind the API server serves, but what serves our kinds."""
+    kinds = ",".join(_done(client.kubectl("api-resources", "--verbs=list", "-o=name")))
+    ran = client.kubectl("get", kinds, "--all-namespaces", "-o=json")
+    assert ran.returncode == 0, ran.stderr
+    stored = [(each["kind"], each["metadata"]) for each in json.loads(ran.stdout)["items"]]
+    ours = {
+        f"{kind} {metadata['name']}"
+        for kind, metadata in stored
+        if "gpu-webhook" in json.dumps([metadata["name"], metadata.get("namespace"), metadata.get("labels")])
     }
-    fresh.create(policy)
-    overlay(tmp_path, ["doctor"])  # the component with objects outside of our namespace
-    _done(fresh.kubectl("delete", "--wait=false", "-k", str(tmp_path), "-l", "gpu-webhook.io/kept!=true"))
+    return {name for name in ours if not name.endswith(".gpu-webhook.io")}
 
-    assert _definitions(fresh) == DEFINITIONS
-    assert fresh.exists(policy)
-    roles = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
-    assert [each for each in fresh.list(roles) if each["metadata"]["name"].startswith("gpu-webhook")] == []
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    assert fresh.get(namespace)["status"]["phase"] == "Terminating"
+
+@pytest.mark.usefixtures("controllers")
+def test_from_kubectl_to_helm_and_away_again_nothing_is_left(
+    programs: Binaries, charted: Path, tmp_path: Path
+) -> None:
+    """Whole devices are free then, also where a ResourceQuota has bounded them, and so are privileged pods."""
+    with control_plane(programs, controllers=True) as plane:
+        client = plane.client
+        _done(client.kubectl(*APPLY, "-f", str(OPERATORS)))
+        components = [each for each in TOGETHER if each != "observe-only"]
+        overlay(tmp_path, components)
+        _done(client.kubectl(*APPLY, "-k", str(tmp_path)))
+        vision = client.in_namespace("vision")
+        policy = world.policy("vision", "vision", quota={"devices": 0})
+        client.create(policy)
+        tenants = tmp_path / "tenants.yaml"
+        tenants.write_text(json.dumps(policy))
+        net = run("render", "policies", "--mutating", "--rules", ROOT / "rules", "--with", tenants).out
+        assert client.kubectl(*APPLY, "-f", "-", stdin=net).returncode == 0
+        asking = [
+            pod("whole", containers=[container("main", resources=limits(**{"nvidia.com/gpu": 1}))]),
+            pod("privileged", containers=[container("main", securityContext={"privileged": True})]),
+        ]
+        until(lambda: told(vision, asking[0], dry_run=True)[0] == HTTPStatus.FORBIDDEN, "the net holds")
+
+        same = [f"--set=components.{chart.value(each)}=true" for each in components]
+        helm(client, "install", "gpu-webhook", charted, "--take-ownership", *same)
+        assert "gpu-webhook" in helm(client, "list", "--short")
+        said = executed(plane, COMMANDS["uninstall"].splitlines()[-1], tmp_path)
+
+        assert said.count("deleted") > 30
+        assert _left(client) == set()
+        assert [told(vision, made)[0] for made in asking] == [HTTPStatus.CREATED] * 2
+        assert (_definitions(client), client.exists(policy)) == (DEFINITIONS, True)
+        _done(client.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=gpu-webhook"))
+        assert _definitions(client) == set()

@@ -46,7 +46,10 @@ def run(given: argparse.Namespace) -> int:
         count = f"{len(tenancy.policies)} TenantPolicies and {len(tenancy.exemptions)} Exemptions"
         print(f"# Printed by `gpu-webhook render policies`, of {count}. Changed ones have to be rendered again.")
         made = [*policies.render_validating(rulebook, given.namespace), *policies.render_resource_quotas(rulebook)]
-        print(yaml_text([*made, *(policies.render_mutating(rulebook) if given.mutating else ())]), end="")
+        made += policies.render_mutating(rulebook) if given.mutating else ()
+        for written in made:  # as in the manifests: what uninstalls finds all of it by this
+            written["metadata"]["labels"] = {"app.kubernetes.io/part-of": configurations.NAME}
+        print(yaml_text(made), end="")
         return options.FINE
     try:
         objects = configurations.both(rulebook, given.namespace)
