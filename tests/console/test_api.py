@@ -50,6 +50,23 @@ def test_what_cannot_be_explained_is_a_400_with_a_sentence(
     assert said in answer.json["error"]
 
 
+def test_objects_a_line_each_are_read_as_recorded(client: FlaskClient) -> None:
+    lines = f"{pod('0.3', 'one')}\n{pod('1.5', 'two')}\n"
+
+    assert (
+        client.post("/api/explain", data=lines).json
+        == client.post("/api/explain", data=lines.replace("}\n{", "}\n---\n{")).json
+    )
+
+
+def test_a_line_that_is_nested_deeper_than_any_pod_is_refused(client: FlaskClient) -> None:
+    deep = f'{{"kind": "Pod", "spec": {"[" * 200}{"]" * 200}}}'
+
+    answer = client.post("/api/explain", data=f"{pod()}\n{deep}\n")
+
+    assert (answer.status_code, answer.json) == (400, {"error": "the text is nested more than 100 deep"})
+
+
 def test_a_billion_laughs_are_refused(client: FlaskClient) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]

@@ -36,7 +36,7 @@ def test_the_view_has_cards_back_ends_applications_and_nodes(file: Path) -> None
     text = seen(client(Source(file)).get("/inventory").text)
 
     assert f"Cluster made-up, from {file}: 2 nodes with devices, 1 without." in text
-    assert "Devices 4.5 free 1.5 of 6 asked" in text
+    assert "Devices 4.5 free 1.5 asked, of 6" in text
     assert "acme-share 1 0.5 of 2 1.5 ? of ? ? 30 of 200% 170%" in text
     assert "web vision Deployment acme-card, acme-share 2 1.5 ? 130%" in text
     assert "n1 ready acme-card unknown 1 of 4 3 ? of ? ? 100 of 400% 300%" in text
@@ -49,8 +49,18 @@ def test_what_waits_takes_no_pods_or_is_not_counted_is_said(file: Path) -> None:
     text = seen(client(Source(file)).get("/inventory").text)
 
     assert "Waiting 2 devices" in text
+    assert "Devices 5.5 free 1.5 asked, 8 on nodes that take no pods, of 15" in text
     assert "n4 cordoned acme-card unknown 0 of 8 0" in text
     assert "Not counted vision/p4 acme.example/share: 101" in text
+
+
+def test_the_numbers_of_a_tile_add_up_where_more_is_asked_than_exists(file: Path) -> None:
+    file.write_text(listed(node("n1", card="2"), pod("p1", "n1", card="3"), node("n2", card="4")))
+
+    text = seen(client(Source(file)).get("/inventory").text)
+
+    assert "Devices 4 free 3 asked, 1 of it beyond what exists, of 6" in text
+    assert "Compute 400% free 300% asked, 100% of it beyond what exists, of 600%" in text
 
 
 def test_a_file_that_changes_is_read_again(file: Path) -> None:
@@ -58,7 +68,7 @@ def test_a_file_that_changes_is_read_again(file: Path) -> None:
     page.get("/inventory")
     file.write_text(listed(node(card="7")))
 
-    assert "0 of 7 asked" in seen(page.get("/inventory").text)
+    assert "0 asked, of 7" in seen(page.get("/inventory").text)
 
 
 def test_the_same_for_scripts(file: Path) -> None:
@@ -75,7 +85,7 @@ def test_the_watchers_file_has_no_pods_and_the_page_says_so(tmp_path: Path) -> N
     text = seen(client(Source(around=file)).get("/inventory").text)
 
     assert "Pods are not in this file, so nothing is known of what they ask." in text
-    assert "0 of 4 asked" in text
+    assert "0 asked, of 4" in text
 
 
 def test_nobody_said_where_nodes_are() -> None:

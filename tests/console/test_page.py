@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from tests import tables
+from tests import readme, tables
 from tests.cli.objects import exemption, namespace, policy, usage
 from tests.cli.program import pod
 from webhook.console import create_app
@@ -167,17 +168,88 @@ def test_what_the_api_server_refuses_is_refused_here_too(client: FlaskClient) ->
 
 
 def test_back_ends_that_are_not_enabled_are_folded_away_unless_one_is_asked_about(client: FlaskClient) -> None:
-    folded, asked = client.get("/").text, client.get("/?backend=acme-slice&example=1").text
+    folded, asked = client.get("/rules").text, client.get("/rules?backend=acme-slice").text
 
     assert "1 more back end, not enabled" in seen(folded)
     assert '<details class="others">' in folded
     assert '<details class="others" open>' in asked
 
 
-def test_of_very_many_pods_the_first_are_shown(client: FlaskClient) -> None:
-    text = explained(client, "\n---\n".join([pod("1.5")] * (SHOWN + 5)))
+def many(client: FlaskClient, address: str = "/", **chosen: str) -> tuple[str, list[str]]:
+    """The page of 130 pods, of which every thirteenth is refused, and the titles of the rows that it lists."""
+    pods = [pod("0.3" if number % 13 else "1.5", f"p{number}", namespace=f"n{number % 2}") for number in range(130)]
+    html = client.post(address, data={"text": "\n---\n".join(pods), **chosen}).text
+    rows = re.findall(r"<li>.*?</li>", html.partition('aria-label="Pods"')[2].partition("</nav>")[0], re.DOTALL)
+    return seen(html), [seen(row).partition(" ")[2] for row in rows]
 
-    assert f"{SHOWN + 5} pods, {SHOWN + 5} denied. The first {SHOWN} are shown" in text
+
+def test_of_very_many_pods_the_refused_come_first_and_the_pages_have_all(client: FlaskClient) -> None:
+    texts, pages = zip(*(many(client, f"/?page={number}") for number in (1, 2, 3)), strict=True)
+
+    assert "130 pods, 10 denied" in texts[0]
+    assert pages[0][0] == "Pod p0 n0 GPU201 gpu: 1.5 is neither a share of one GPU nor a whole number"
+    assert [row for row in pages[0] if "GPU201" in row] == pages[0][:10]
+    assert [len(page) for page in pages] == [SHOWN, SHOWN, 130 - 2 * SHOWN]
+    assert len({row for page in pages for row in page}) == 130
+    assert ["page 2 of 3 Previous Next" in text for text in texts] == [False, True, False]
+
+
+@tables.rows
+def test_pods_are_chosen(client: FlaskClient, chosen: dict[str, str], first: str, others: str) -> None:
+    """`first` is the first row, and `others` is a part of the page."""
+    text, rows = many(client, **chosen)
+
+    assert (rows[0], others in text) == (first, True)
+
+
+def test_a_row_that_is_pressed_is_the_one_that_is_explained(client: FlaskClient) -> None:
+    before, _ = many(client, "/?page=2")
+    after, _ = many(client, "/?page=2", pod="130")
+
+    assert ["Allowed Pod p129 and served" in text for text in (before, after)] == [False, True]
+    assert "Pod p1 and served" not in after
+
+
+def test_a_page_that_is_not_there_is_the_nearest(client: FlaskClient) -> None:
+    assert [many(client, f"/?page={page}")[1] for page in ("0", "99", "x")] == [
+        many(client, f"/?page={page}")[1] for page in (1, 3, 1)
+    ]
+
+
+def test_the_first_page_and_all_that_it_loads_are_small_with_every_shipped_rule(tmp_path: Path) -> None:
+    shipped = create_app(imagined(tmp_path / "rules")).test_client()
+    html = shipped.get("/").text
+    loaded = [
+        readme.ROOT / "webhook" / "console" / name for name in re.findall(r'(?:href|src)="/(static/[^"]+)"', html)
+    ]
+
+    assert len(loaded) == 3
+    assert len(html.encode()) + sum(path.stat().st_size for path in loaded) < 40_000
+    assert len(shipped.get("/rules").data) < 70_000
+
+
+def test_recorded_reviews_cost_little_each(client: FlaskClient) -> None:
+    """2,000 take 0.8 s of a core; here the calls of functions are counted, which no busy machine changes."""
+
+    def calls(pods: int) -> int:
+        count = 0
+
+        def counting(_frame: object, event: str, _argument: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        recorded = "\n".join(pod("0.3", f"p{number}") for number in range(pods))
+        sys.setprofile(counting)
+        try:
+            answer = client.post("/", data={"text": recorded})
+        finally:
+            sys.setprofile(None)
+        assert f"{pods} pods, none denied" in seen(answer.text)
+        return count
+
+    calls(60)  # what is computed once
+    each = (calls(160) - calls(60)) / 100
+    assert each < 950, each
 
 
 def test_one_back_end_can_be_tried_alone(client: FlaskClient) -> None:

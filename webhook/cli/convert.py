@@ -84,10 +84,10 @@ def rewritten(understood: Explanation, known: Rulebook, wanted: Rulebook, settin
         if not plans[0].violations or any(violation.code != "GPU303" for violation in plans[0].violations):
             break
     planned = plans[0] if plans[-1].violations else plans[-1]
-    before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0)
+    before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0, rulebook=wanted)
     violations = list(unknown_devices.violations(unknown_devices.find(bare, wanted), bare)) or planned.violations
     if violations:
-        return explanation.with_candidates(replace(before, decision=denied(violations, planned.warnings)), wanted)
+        return replace(before, decision=denied(violations, planned.warnings))
 
     # Without the notes of a translation, unless its own annotations ask in shorthand.
     operations = fields.to_patch(planned.edits, neutral)
@@ -111,7 +111,7 @@ def rewritten(understood: Explanation, known: Rulebook, wanted: Rulebook, settin
     if decision.allowed:
         decision = decision._replace(patch=operations, backends=planned.backends)
         before = replace(before, after=after, charges=judged.charges)
-    return explanation.with_candidates(replace(before, decision=decision), wanted)
+    return replace(before, decision=decision)
 
 
 def convert(

@@ -575,6 +575,7 @@ def _listed(amounts: Mapping[str, str]) -> str:
 def _asking(explained: Explanation) -> Iterator[Asking]:
     """Each container that asks, with who serves it, and in the cluster's order why the others do not."""
     planned, more = explained.planned, explained.disabled
+    candidates = explanation.candidates(explained)
     assignments = {served.demand.container.name: served for served in planned.assignments} if planned else {}
     for demand in planned.interpretation.asked if planned else ():
         name = demand.container.name
@@ -591,7 +592,7 @@ def _asking(explained: Explanation) -> Iterator[Asking]:
         elif more:
             others = f"{number(more, 'more back end')} {'is' if more == 1 else 'are'} not enabled"
             others += " (spec.backends of the Cluster document)"
-        for candidate in explained.candidates.get(name, ()):
+        for candidate in candidates.get(name, ()):
             backend = candidate.backend
             if not isinstance(candidate, Assignment):
                 considered.append(Considered(backend.name, backend.at.line_only, "cannot", candidate.reason.message))

@@ -84,7 +84,7 @@ class Prospect(NamedTuple):
 class Explanation:
     """What would become of one pod. `title` names the object, `before` and `after` are the pod.
 
-    `presumed` says of containers why they are charged whole devices for parts.
+    `presumed` says of containers why they are charged whole devices for parts. `rulebook` is what `candidates` asks.
 
     `named` is the object that has it, or makes it. `converted` is how the pod was understood in the words of another
     system, if it is rewritten for this one. There are `pods` like this at a time, and `prospect` is what the quota of
@@ -98,7 +98,7 @@ class Explanation:
     before: Mapping[str, Any]
     after: Mapping[str, Any]
     planned: Plan | None = None
-    candidates: Mapping[str, Sequence[choose.Candidate]] = field(default_factory=dict)
+    rulebook: Rulebook | None = None
     charges: Mapping[str, Fraction] = field(default_factory=dict)
     presumed: Mapping[str, str] = field(default_factory=dict)
     converted: Plan | None = None
@@ -214,13 +214,16 @@ def explain_pod(
             charges[holding.container.name] = holding.measure.devices
             presumed[holding.container.name] = " and ".join(holding.gaps.values())
     disabled = 0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled)
-    return with_candidates(replace(explanation, charges=charges, presumed=presumed, disabled=disabled), rulebook)
+    return replace(explanation, charges=charges, presumed=presumed, disabled=disabled, rulebook=rulebook)
 
 
-def with_candidates(explanation: Explanation, rulebook: Rulebook) -> Explanation:
-    """The explanation with the back ends that may serve each container."""
+def candidates(explanation: Explanation) -> Mapping[str, Sequence[choose.Candidate]]:
+    """The back ends that may serve each container: sought for a person who reads them, not for each of thousands."""
+    rulebook = explanation.rulebook
+    if rulebook is None:
+        return {}
     nodes = choose.NodeSelection(pod.read(explanation.before), rulebook)
-    candidates: dict[str, Sequence[choose.Candidate]] = {}
+    result: dict[str, Sequence[choose.Candidate]] = {}
     serving = explanation.planned.assignments if explanation.planned else ()
     bound = {served.demand.container.name for served in serving if nodes.binds_to(served)}
     backends = {served.demand.container.name: served.backend for served in serving}
@@ -237,10 +240,10 @@ def with_candidates(explanation: Explanation, rulebook: Rulebook) -> Explanation
         if demand.anything:
             name = demand.container.name
             try:
-                candidates[name] = [there(choice, name) for choice in choose.candidates(nodes.bind(demand), rulebook)]
+                result[name] = [there(choice, name) for choice in choose.candidates(nodes.bind(demand), rulebook)]
             except Refusal:
-                candidates[name] = []
-    return replace(explanation, candidates=candidates)
+                result[name] = []
+    return result
 
 
 def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:

@@ -275,11 +275,14 @@ def overview(objects: snapshot.Snapshot, rulebook: Rulebook) -> Record:
             }
         )
     waiting = total(use.asked for use in uses if use.node is None)
+    shut = [row for row in per_node if not (row["ready"] and row["schedulable"])]
+    of_all = {**summed(per_node, bound), "shut": total(row["exists"].less(row["asked"]) for row in shut)}
+    of_all["beyond"] = (of_all["asked"] + of_all["free"] + of_all["shut"]).less(of_all["exists"])
     return {
         "cluster": rulebook.cluster.name,
         "nodes": len(nodes),
         "nodesWithoutDevices": inventory.others,
-        "total": {**summed(per_node, bound), "waiting": waiting},
+        "total": {**of_all, "waiting": waiting},
         "cards": cards,
         "backends": backends,
         "perNode": per_node,

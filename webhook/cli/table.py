@@ -10,9 +10,10 @@ from webhook.core.quota import tally
 NAMED: Final = 3
 """How many of several are named."""
 
-SHOWN: Final = frozenset({"selection", "ends", "known"})
+SHOWN: Final = frozenset({"selection", "ends", "known", "shut", "beyond"})
 """Keys of records that only people are told: the namespaces that a policy selects, when an exemption ends or how long
-ago, and whether anything tells how many devices there are."""
+ago, whether anything tells how many devices there are, and what a sum needs: what is not asked on nodes that take no
+pods, and what is asked beyond what exists."""
 
 
 def several(names: Sequence[str], between: str = "; ") -> str:

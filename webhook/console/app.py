@@ -10,6 +10,7 @@ import re
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import EADDRINUSE
@@ -31,7 +32,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from webhook.cli import check, explanation, inventory, snapshot, table, tenants
 from webhook.cli.explain import Answer, answer_question, view
-from webhook.cli.explanation import Setting
+from webhook.cli.explanation import Explanation, Setting
 from webhook.cli.snapshot import Problem, Snapshot
 from webhook.cli.table import gib, memory, short
 from webhook.core.forms import document
@@ -305,8 +306,11 @@ TRIES: Final[Mapping[str, Mapping[str, str]]] = yaml.safe_load(Path(__file__).wi
 """For a reader of the page who has none at hand: by the name in the link, a title for it and the text of the form."""
 
 
-SHOWN: Final = 20
-"""Pods whose results a page holds; a list of hundreds is for `/api/explain`."""
+SHOWN: Final = 50
+"""Pods that a page lists."""
+
+OPEN: Final = 3
+"""Pods of these that are explained at once; each of the others when its row is pressed."""
 
 MOST_ROWS: Final = 200
 """Nodes and applications that a page holds; a cluster of thousands is for `/api/inventory`."""
@@ -389,6 +393,11 @@ def create_app(
         text = request.form.get("text", "").encode(errors="replace")
         return _page(watched.now(), _pasted(text, request.form), standings)
 
+    @app.get("/rules")
+    def what_the_rules_say() -> str:
+        rules, asked = watched.now().contract(), request.args.get("backend", "")
+        return render_template("rules.html", rules=rules, unseen=None, asked=asked)
+
     @app.get("/api/rules")
     def what_is_loaded() -> Response:
         return _json(watched.now().contract())
@@ -447,8 +456,25 @@ def _pasted(text: bytes, form: Mapping[str, str]) -> Pasted:
     return Pasted(text, form.get("around", "").encode(errors="replace"), **fields)
 
 
+MARKS: Final = ("answer", "listed", "code")
+"""What a person chooses pods by, as the form names it: the answer, the namespace, and the codes of violations."""
+
+
+def _rows(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
+    """The pods that a page lists with their MARKS; first those that are refused, then those that are warned of."""
+    rows: list[dict[str, Any]] = []
+    for pod in explanations:
+        decision = pod.decision
+        answer = "denied" if not decision.allowed else "warned" if decision.warnings else "allowed"
+        codes = sorted({violation.code for violation in decision.violations})
+        text = " ".join([pod.title, *map(str, decision.violations), *decision.warnings])
+        rows.append({"pod": pod, "answer": [answer], "listed": [pod.namespace], "code": codes, "text": text.lower()})
+    rows.sort(key=lambda row: ["denied", "warned", "allowed"].index(row["answer"][0]))
+    return [{**row, "place": place} for place, row in enumerate(rows, 1)]
+
+
 def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
-    """The page with the form, and what becomes of the pods in it."""
+    """The page with the form, and what becomes of the pods in it: of many of those that the request chooses."""
     answer, error = Answer((), ()), None
     there, unknown = standings.there()
     if loaded.rulebook is not None:
@@ -456,15 +482,31 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
             answer = explain_text(asked, loaded.rulebook, there)
         except UnreadableError as unreadable:
             error = unreadable
+    rows, given = _rows(answer.explanations), request.values
+    choosing = len(rows) > OPEN and "all" not in given
+    wanted = {name: given[name] for name in MARKS if choosing and given.get(name)}
+    find = given.get("find", "").strip().lower() if choosing else ""
+    listed = [row for row in rows if find in row["text"] and all(wanted[name] in row[name] for name in wanted)]
+    pages = -(-len(listed) // SHOWN)
+    page = max(1, min(given.get("page", 1, type=int), pages))
+    shown = listed[(page - 1) * SHOWN : page * SHOWN]
+    opened = [row for row in rows if str(row["place"]) == given.get("pod")] or shown[:OPEN]
     return render_template(
         "page.html",
         rules=loaded.contract(),
         unseen=loaded.unseen or unknown,
         tries=TRIES,
         asked=asked,
-        views=[view(explanation) for explanation in answer.explanations[:SHOWN]],
-        hidden=len(answer.explanations[SHOWN:]),
-        denied=sum(not explanation.decision.allowed for explanation in answer.explanations),
+        rows=rows,
+        listed=len(listed),
+        shown=shown,
+        page=page,
+        pages=pages,
+        wanted=wanted,
+        find=find,
+        marks={name: sorted(Counter(mark for row in rows for mark in row[name]).items()) for name in MARKS},
+        views={row["place"]: view(row["pod"]) for row in opened},
+        most=OPEN,
         problems=[*answer.problems, *(Problem("", advice) for advice in answer.advice)],
         error=error,
     )
