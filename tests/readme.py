@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from tests import conversions, reference, ruletable
+from webhook.cli.test import CASE
 from webhook.core.rules.backend import BACKEND
 from webhook.core.rules.catalog import DEVICE_CATALOG
 from webhook.core.rules.claims import CLAIM_SOURCE
@@ -62,6 +63,7 @@ TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "keys of a number": (RULES_README, partial(reference.keys, FACTOR_KEYS.schema)),
     "keys of TenantPolicy": (RULES_README, partial(reference.keys, TENANT_POLICY.schema)),
     "keys of Exemption": (RULES_README, partial(reference.keys, EXEMPTION.schema)),
+    "keys of a case": (RULES_README, partial(reference.keys, CASE.schema)),
 }
 """Every table by its marker: the file it stands in, and what makes it."""
 

@@ -91,10 +91,11 @@ def test_the_back_end_of_the_walk_through_works() -> None:
 @pytest.mark.large
 def test_the_first_steps_of_authors_print_what_is_shown(tmp_path: Path) -> None:
     shutil.copytree(readme.ROOT / "rules", tmp_path / "rules")
-    for name in ("policy.yaml", "pod.yaml"):
+    for name in ("policy.yaml", "pod.yaml", "suite.yaml"):
         (tmp_path / name).write_text(readme.block(name, RULES_TEXT))
 
     _assert_shown("policy tried", tmp_path)
+    _assert_shown("suite tried", tmp_path)
     (tmp_path / "rules" / "acme.yaml").write_text(readme.block("rules/acme.yaml", RULES_TEXT))
     _edit(tmp_path / "rules" / "cluster.yaml", "backends: [", "backends: [acme, ")
     _edit(tmp_path / "rules" / "kustomization.yaml", "  files:\n", "  files:\n  - acme.yaml\n")

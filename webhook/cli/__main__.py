@@ -18,6 +18,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "explain": "show what would become of a pod, and why",
     "check": "check rule files and run their examples",
     "diff": "show what a change of rules or policies means for pods",
+    "test": "try suites: what has to become of pods",
     "schema": "print the JSON Schema of rules, for editors",
     "render": "print the webhook configurations for this cluster",
     "doctor": "examine the installation in the current cluster",
