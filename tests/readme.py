@@ -1,11 +1,13 @@
 """The README's tables, made from what they are about. `python -m tests.readme` writes them."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from tests import conversions, reference, ruletable
+from tests.cli.program import run
+from webhook.cli.__main__ import COMMANDS
 from webhook.cli.test import CASE
 from webhook.core.rules.backend import BACKEND
 from webhook.core.rules.catalog import DEVICE_CATALOG
@@ -29,6 +31,34 @@ def codes() -> str:
     return "\n".join(["| code | meaning |", "| --- | --- |", *rows])
 
 
+FINDINGS: Mapping[str, str] = {
+    "explain": "a pod is refused, or a policy cannot be used",
+    "check": "the rules cannot be used",
+    "diff": "something changes for a pod",
+    "test": "a case fails",
+    "doctor": "a check fails",
+    "inventory": "an object may make pods and no rule says how",
+    "survey": "no back end is seen",
+}
+"""Of the commands that find something wrong by exit code 1, what that is."""
+
+
+def outputs(command: str) -> Sequence[str]:
+    """What `-o` of a command takes; nothing of one without it."""
+    told = run(command, "--help").out
+    choices = re.search(r"-o \{([a-z,]+)\}", told)
+    return choices[1].split(",") if choices else ()
+
+
+def commands() -> str:
+    """Every command, with what scripts rely on."""
+    rows = (
+        f"| `{name}` | {purpose} | {', '.join(outputs(name)) or '-'} | {FINDINGS.get(name, '-')} |"
+        for name, (purpose, *_) in COMMANDS.items()
+    )
+    return "\n".join(["| command | purpose | `-o` | exit code 1 |", "| --- | --- | --- | --- |", *rows])
+
+
 def back_ends() -> str:
     """Every shipped back end, by the vendor that policies name."""
     rulebook = rule_files.load(ROOT / "rules")
@@ -47,6 +77,7 @@ def every_back_end() -> str:
 
 TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "codes": (OPERATING, codes),
+    "commands": (OPERATING, commands),
     "back ends": (README, back_ends),
     "every back end": (RULES_README, every_back_end),
     "conversions": (RULES_README, lambda: conversions.table(rule_files.load(RULES_README.parent))),

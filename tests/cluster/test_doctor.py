@@ -1,6 +1,7 @@
 """`gpu-webhook doctor` on an installation behind a Service, with two API servers: whole, then broken in one place."""
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -8,10 +9,12 @@ import signal
 import socket
 import ssl
 import subprocess
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from tests import tables
 from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.nodes import node
 from tests.cluster.plane import ControlPlane, accepts, control_planes, free_port
 from tests.cluster.pods import pod
 from tests.cluster.processes import Process
@@ -30,6 +34,9 @@ from tests.cluster.tenancy import world
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT, activate, configurations
 from tests.release import kustomized
+from webhook.cli.__main__ import COMMANDS
+from webhook.cli.explain import JUDGED_BY_DEMO
+from webhook.core.forms.document import API_VERSION
 
 pytestmark = pytest.mark.cluster
 
@@ -540,6 +547,75 @@ def test_explain_judges_by_the_rules_and_policies_of_the_cluster(healthy: Instal
     assert (code, codes) == (2, [])
     assert "to examine it without its ConfigMaps, give the rules that should be in force: --rules DIR" in told
     healthy.client.delete(limiting)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that the examples of `--help` name."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in ("rules", "changed-rules"):
+        (folder / name).symlink_to(RULES)
+    base = folder / "overlays" / "production"
+    base.mkdir(parents=True)
+    train = {**pod("train"), "metadata": {"name": "train", "labels": {"gpu": "1"}}}
+    for file in (folder / "pod.yaml", folder / "pods.yaml", base / "pod.yaml"):
+        file.write_text(json.dumps(train))
+    (base / "kustomization.yaml").write_text("resources: [pod.yaml]\n")
+    (folder / "nodes.json").write_text(json.dumps(node("t4-1", capacity={"nvidia.com/gpu": 4})))
+    case = {"name": "a whole card", "ask": {"gpu": "1"}}
+    suite = {"apiVersion": API_VERSION, "kind": "Suite", "metadata": {"name": "cards"}, "spec": {"cases": [case]}}
+    (folder / "suite.yaml").write_text(json.dumps(suite))
+    for name in ("policies.yaml", "changed.yaml", "tenants.yaml"):
+        (folder / name).write_text(json.dumps(world.policy("example", "example")))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "example"), [(name, example) for name, (_, *examples) in COMMANDS.items() for example in examples]
+)
+def test_each_example_of_help_works_as_a_plugin_of_kubectl(
+    healthy: Installation, project: Path, command: str, example: str
+) -> None:
+    port, offering = free_port(), node("t4-1", capacity={"nvidia.com/gpu": 4})
+    healthy.client.create(offering)
+    (project / "around.json").unlink(missing_ok=True)
+    line = f"exec {healthy.client.kubectl_path} gpu {command} {example}"
+    serving = {"serve": f" --bind 127.0.0.1:{port} --metrics 127.0.0.1:0", "watch": ""}
+    serving |= dict.fromkeys(("console", "settle"), f" --bind 127.0.0.1:{port}")
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(PROGRAM).parent}:{healthy.client.kubectl_path.parent}:/usr/bin:/bin",
+        "HOME": str(project),
+        "KUBECONFIG": str(healthy.client.kubeconfig),
+    }
+
+    def serves() -> bool:
+        if command == "watch":
+            return (project / "around.json").exists()
+        if command != "console":
+            return accepts(port)
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+            return bool(answer.status == HTTPStatus.OK)
+        return False
+
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f"{line}{serving.get(command, '')}"],
+        cwd=project,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as program:
+        try:
+            if command in serving:
+                until(serves, "it serves")
+                program.terminate()
+            _, told = program.communicate(timeout=120)
+        finally:
+            program.kill()
+
+    healthy.client.delete(offering)
+    noted = [] if (command, example) != ("explain", "pod.yaml") else [JUDGED_BY_DEMO]
+    assert (program.returncode, told.decode().splitlines()) == (0, noted)
 
 
 def test_a_policy_that_cannot_be_read_is_named(healthy: Installation) -> None:

@@ -8,27 +8,41 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from webhook.cli.options import FAILED, FINE, UsageError
 
-COMMANDS: Final[Mapping[str, str]] = {
-    "serve": "answer admission reviews over HTTPS",
-    "console": "serve a page that shows the rules and tries pods",
-    "explain": "show what would become of a pod, and why",
-    "check": "check rule files and run their examples",
-    "diff": "show what a change of rules or policies means for pods",
-    "test": "try suites: what has to become of pods",
-    "schema": "print the JSON Schema of rules, for editors",
-    "render": "print the webhook configurations for this cluster",
-    "doctor": "examine the installation in the current cluster",
-    "inventory": "show what nodes have and what pods ask for",
-    "survey": "write the Cluster document that fits a cluster",
-    "tenants": "show the quota and the usage of each tenant",
-    "settle": "count what tenants use, for serve --cluster",
-    "watch": "write nodes and claims of the cluster into a file for serve",
+COMMANDS: Final[Mapping[str, Sequence[str]]] = {
+    "serve": ("answer admission reviews over HTTPS", "", "--bind 127.0.0.1:9443 --metrics 127.0.0.1:9444"),
+    "console": ("serve a page that shows the rules and tries pods", "", "--bind 127.0.0.1:9090 --cluster"),
+    "explain": ("show what would become of a pod, and why", "pod.yaml", "-k overlays/production --cluster --quiet"),
+    "check": ("check rule files and run their examples", "rules", "--losses -o json"),
+    "diff": (
+        "show what a change of rules or policies means for pods",
+        "rules changed-rules --pods pods.yaml",
+        "policies.yaml changed.yaml --pods pods.yaml -o markdown",
+    ),
+    "test": ("try suites: what has to become of pods", "suite.yaml", "suite.yaml --rules rules -o junit"),
+    "schema": ("print the JSON Schema of rules, for editors", "> rules.json", "Backend"),
+    "render": (
+        "print the webhook configurations for this cluster",
+        "webhooks > webhooks.yaml",
+        "policies --with policies.yaml",
+    ),
+    "doctor": ("examine the installation in the current cluster", "", "--rules rules -o json"),
+    "inventory": ("show what nodes have and what pods ask for", "", "nodes.json pods.yaml -o json"),
+    "survey": ("write the Cluster document that fits a cluster", "> cluster.yaml", "nodes.json"),
+    "tenants": ("show the quota and the usage of each tenant", "", "tenants.yaml -o json"),
+    "settle": ("count what tenants use, for serve --cluster", "", "--rules rules --grace 60"),
+    "watch": (
+        "write nodes and claims of the cluster into a file for serve",
+        "--write around.json",
+        "--write around.json --rules rules",
+    ),
+    "completion": ("print what completes the command line in a shell", "bash > completions", "zsh"),
 }
-"""The subcommands, and what each is for.
+"""The subcommands, what each is for, and two examples of what follows its name.
 
 Each is the module of its name: `add_options` declares its options, and `run` gives the exit code. It is imported only
 if the command line names it: `explain` starts without the server, and the server without what `explain` needs.
@@ -37,8 +51,9 @@ if the command line names it: `explain` starts without the server, and the serve
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    program = "kubectl gpu" if Path(sys.argv[0]).name == "kubectl-gpu" else "gpu-webhook"
     arguments = sys.argv[1:] if arguments is None else arguments
-    grammar = parser(arguments)
+    grammar = parser(arguments, program)
     options = grammar.parse_args(arguments)
     if options.version:
         from importlib import metadata  # imports the packages for e-mail and ZIP files
@@ -67,21 +82,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 message = f"the rules cannot be used:\n{error}"
             case OSError():
                 message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print(f"gpu-webhook: {message}", file=sys.stderr)
+        print(f"{program}: {message}", file=sys.stderr)
         return FAILED
 
 
-def parser(arguments: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+def parser(arguments: Sequence[str] = tuple(COMMANDS), program: str = "gpu-webhook") -> argparse.ArgumentParser:
     """The grammar of the command line, with the options of the commands that the arguments name."""
     whole = argparse.ArgumentParser(
-        prog="gpu-webhook",
+        prog=program,
         description='Kubernetes admission for clusters that share GPUs: gpu: "0.3" in, a vendor\'s request out.',
         epilog="exit codes: 0 fine, 1 findings or a denial, 2 usage or internal error",
     )
     whole.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = whole.add_subparsers(metavar="COMMAND", prog="gpu-webhook")
-    for name, purpose in COMMANDS.items():
-        command = commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    commands = whole.add_subparsers(metavar="COMMAND", prog=program)
+    for name, (purpose, *examples) in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=purpose,
+            description=f"{purpose[0].upper()}{purpose[1:]}.",
+            epilog="\n  ".join(["examples:", *(f"{program} {name} {example}".strip() for example in examples)]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if name in arguments:
             module = importlib.import_module(f"webhook.cli.{name}")
             module.add_options(command)

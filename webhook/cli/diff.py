@@ -60,7 +60,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     options.rules_option(command)
     forms = ("text", "json", "markdown")
     command.add_argument("-o", "--output", choices=forms, default="text", help="default: %(default)s")
-    command.epilog = "exit codes: 0 nothing changes for any pod, 1 something does, 2 usage or internal error"
+    command.epilog = f"exit codes: 0 nothing changes for any pod, 1 something does\n\n{command.epilog}"
 
 
 def run(arguments: argparse.Namespace) -> int:

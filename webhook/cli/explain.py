@@ -36,7 +36,7 @@ from webhook.server import settings
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook explain` takes."""
-    command.epilog = "kubectl create --dry-run=server tells what else the API server refuses"
+    command.epilog = f"{command.epilog}\n\nkubectl create --dry-run=server tells what else the API server refuses"
     what = "pods, workloads, policies, lists or reviews, as YAML or JSON, folders of them, or codes as GPU104"
     command.add_argument("file", nargs="*", metavar="FILE|DIR|-|CODE", help=what)
     command.add_argument(
