@@ -22,7 +22,7 @@ from typing import Final
 from webhook import telemetry
 from webhook.cluster import client, ledgers
 from webhook.cluster.client import GROUP, Api, ApiError, Follower, Object
-from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, CONFIGURATIONS, Policies
+from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, REGISTRATION, Policies
 from webhook.core.forms.document import API_VERSION
 from webhook.core.kube import pod
 from webhook.core.kube.quantity import shown
@@ -64,6 +64,12 @@ PAUSE_SECONDS: Final = 0.05
 SOON_SECONDS: Final = 0.25
 """From a pod that came or went, or a reservation, to its settlement, where no request waits for one: while pods come
 one after the other, their ledger is left to the replicas that reserve in it."""
+
+PACE: Final = 4
+"""How many times as long as its last settlement took a tenant waits for the next, where no request waits for one: the
+slower the API server is, the more writes of a ledger come too late, and pods wait for those of the replicas."""
+
+LONGEST_PAUSE: Final = 2.0
 
 LATER_SECONDS: Final = 1.0
 """Until a settlement is retried that failed."""
@@ -192,6 +198,7 @@ class WorkQueue:
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
         self._stirred = asyncio.Event()
 
     def add(self, names: Iterable[str], at: float = -inf) -> None:
@@ -200,6 +207,14 @@ class WorkQueue:
         self._times |= earlier
         if earlier or at == -inf:
             self._stirred.set()
+
+    def soon(self, name: str) -> None:
+        """Make a name due in SOON_SECONDS, or later where its last turn took long."""
+        self.add([name], monotonic() + self._pauses.get(name, SOON_SECONDS))
+
+    def took(self, name: str, seconds: float) -> None:
+        """Take note of how long a turn took."""
+        self._pauses[name] = min(max(SOON_SECONDS, PACE * seconds), LONGEST_PAUSE)
 
     async def wait(self, seconds: float | None = None) -> None:
         """Wait until a name is added or due; with `seconds`, until one is added or they are over."""
@@ -226,16 +241,16 @@ class Settler:
     ledgers     as they were last read or written, by tenant
     settled_at  when each was last settled (monotonic)
     conflicts   how many writes came too late
+    registers   whether it writes what of the webhook configurations depends on rules
     """
 
-    def __init__(
-        self, cluster: Api, rules: ReloadedRules, grace: float = settlement.GRACE, *, registers: bool = False
-    ) -> None:
+    def __init__(self, cluster: Api, rules: ReloadedRules, grace: float = settlement.GRACE) -> None:
         self.settlement = Settlement(secrets.token_hex(8), grace)
         self.tenancy = Tenancy()
         self.ledgers: dict[str, Ledger] = {}
         self.settled_at: dict[str, float] = {}
         self.conflicts = 0
+        self.registers = False
         self._api, self._store, self._rules = cluster, ledgers.TenantUsages(cluster), rules
         self._versions: dict[str, str] = {}
         self._queue = WorkQueue()
@@ -246,7 +261,6 @@ class Settler:
         self._policies = Policies(cluster, self._policy_changed)
         self._conditions: list[tuple[Object, list[membership.Condition]]] = []
         self._in_force: Rulebook
-        self._registers = registers
         self._status_due, self._net_due = asyncio.Event(), asyncio.Event()
         self._usages = client.Collection(self._usage_changed)
         self._usages_follower = Follower(cluster, [ledgers.COLLECTION], self._usages)
@@ -301,7 +315,7 @@ class Settler:
         if namespace is None:
             self._queue.add([*self._namespaces.quotas, *self._usages.objects])
         elif tenant := self._namespaces.tenants.get(namespace):
-            self._queue.add([tenant], monotonic() + SOON_SECONDS)
+            self._queue.soon(tenant)
 
     def _policy_changed(self, kind: str, name: str) -> None:
         if kind == "TenantPolicy":
@@ -325,7 +339,7 @@ class Settler:
         if status.get("recount") != status.get("recounted") or status.get("joining") or not status.get("view"):
             self._queue.add([tenant])
         else:
-            self._queue.add([tenant], monotonic() + SOON_SECONDS)
+            self._queue.soon(tenant)
 
     # Turns
 
@@ -371,7 +385,9 @@ class Settler:
             async with turns:
                 # Where no readable policy was ever seen the limit is in the ledger, and nowhere else.
                 if tenant not in self._policies.policies.instead:
+                    began = monotonic()
                     await self._settle(tenant)
+                    self._queue.took(tenant, monotonic() - began)
         except ApiError as error:
             log.warning("%s is settled later: %s", tenant, error)
             self._queue.add([tenant], monotonic() + LATER_SECONDS)
@@ -485,8 +501,7 @@ class Settler:
         """Keep what the API server refuses by itself in step with rules and TenantPolicies.
 
         The manifests have admission policies without their expressions, and their bindings. Filled in, they refuse a
-        pod that reaches a device without asking, whether a replica answers or not. Where rules are not the shipped
-        ones the webhook configurations may be applied without what depends on rules, too: see `settle --registers`.
+        pod that reaches a device without asking, whether a replica answers or not. So are webhooks (`registers`).
         """
         await self._net_due.wait()
         while True:
@@ -498,7 +513,8 @@ class Settler:
                         if not wanted.items() <= there["spec"].items():
                             await self._api.replace(path, {**there, "spec": {**there["spec"], **wanted}})
                             log.info("%s is what rules and policies say", path)
-                for path in CONFIGURATIONS if self._registers else ():
+                for kind in ("mutating", "validating") if self.registers else ():
+                    path = f"{REGISTRATION}/{kind}webhookconfigurations/{configurations.NAME}"
                     there = await self._api.get(path)
                     registered = configurations.filled_in(there, self._in_force)
                     if registered != there:
@@ -568,7 +584,8 @@ def settle(directory: Path, bind: tuple[str, int], grace: float, *, registers: b
     rules.refresh()
 
     async def program(cluster: Api) -> None:
-        settler = Settler(cluster, rules, grace, registers=registers)
+        settler = Settler(cluster, rules, grace)
+        settler.registers = registers
         page = await asyncio.start_server(settler.answer, *bind)
         try:
             await settler.run()

@@ -22,12 +22,16 @@ class Load:
 
     A create that failed is tried again by the same client, as controllers do. After each it rests for a moment.
     `slowest` is the longest create in seconds, `in_a_row` the most failures that one client had without a success.
-    A GPU pod that comes back as it was sent is a failure, while `rewriting` is set.
+    A GPU pod that comes back as it was sent is a failure, while `rewriting` is set. With `stored` each pod is created
+    for good, under a name of its own.
     """
 
     PAUSE = 0.1 if SOAK else 0.2
 
-    def __init__(self, clients: Sequence[Client], count: int, pods: Sequence[Object] = (ASKING,)) -> None:
+    def __init__(
+        self, clients: Sequence[Client], count: int, pods: Sequence[Object] = (ASKING,), *, stored: bool = False
+    ) -> None:
+        self._stored = stored
         self.created: Counter[str] = Counter()
         self.rewriting = True
         self.failures: list[str] = []
@@ -53,8 +57,9 @@ class Load:
 
     def _failure(self, client: Client, made: Object) -> str:
         """Why a create failed; "" if it did not."""
+        sent = {**made, "metadata": {**made["metadata"], "name": "", "generateName": "a-"}} if self._stored else made
         try:
-            answer = client.create(made, dry_run=True)
+            answer = client.create(sent, dry_run=not self._stored)
         except (RefusedError, OSError) as error:
             return f"{error!r}"
         self.created[made["metadata"]["name"]] += 1

@@ -12,8 +12,9 @@ from tests.cluster.binaries import Binaries
 from tests.cluster.installation import SERVING, servers
 from tests.cluster.load import ASKING, CLIENTS, ORDINARY, Load
 from tests.cluster.rollouts import Rollouts
+from tests.cluster.tenancy import world
 from tests.cluster.waiting import until
-from tests.cluster.webhook import configurations
+from tests.cluster.webhook import ROOT, configurations
 from tests.laws import SOAK
 from tests.results import Page
 
@@ -52,6 +53,28 @@ def test_nobody_notices_that_replicas_are_replaced(rollouts: Rollouts, soaked: P
     assert load.failures == []
     assert all(load.created[each["metadata"]["name"]] > 10 * RESTARTS for each in PODS)
     assert [code for code, _ in rollouts.ended] == [0] * RESTARTS
+
+
+def test_whom_a_quota_counts_gets_every_pod_too(rollouts: Rollouts, soaked: Page) -> None:
+    """A write of a ledger that comes too late is retried by clients; it happens where the API server lacks CPU."""
+    settler = world.start_settler(rollouts.installed.planes[0], rules=ROOT / "rules")
+    rollouts.installed.client.create(world.policy("others", "default"))
+    rollouts.installed.client.create(world.policy("counted", "counted", quota={"devices": 1_000_000}))
+    there = [client.in_namespace("counted") for client in rollouts.installed.clients]
+    world.await_counted(rollouts.installed.client, "counted", "counted")
+    ended = len(rollouts.ended)
+
+    with Load(there, CLIENTS, (ASKING,), stored=True) as load:
+        for _ in range(RESTARTS // 2):
+            rollouts.replace()
+        rollouts.await_ends()
+    soaked.add(f"- {RESTARTS // 2} replicas replaced under a quota: {load.told()}")
+    settler.stop()
+
+    assert [each for each in load.failures if "[GPU111]" not in each] == []
+    assert len(load.failures) <= load.created["asking"] / 100
+    assert load.created["asking"] > 10 * RESTARTS
+    assert [code for code, _ in rollouts.ended[ended:]] == [0] * (RESTARTS // 2)
 
 
 OF_CALLS = 'failed calling webhook "(mutate|validate).gpu-webhook.io": .*'

@@ -3,6 +3,9 @@
 import asyncio
 from time import monotonic
 
+import pytest
+
+from webhook import settler
 from webhook.settler import WorkQueue
 
 
@@ -38,6 +41,31 @@ def test_who_is_due_now_is_not_due_again_later() -> None:
 async def _silent(queue: WorkQueue) -> None:
     await queue.wait(0.05)
     assert queue.due() == []
+
+
+@pytest.mark.parametrize(
+    ("took", "pause"), [(0.01, settler.SOON_SECONDS), (0.15, 0.15 * settler.PACE), (9.0, settler.LONGEST_PAUSE)]
+)
+def test_who_takes_long_is_due_later_so_that_others_can_write_meanwhile(took: float, pause: float) -> None:
+    async def waited() -> float:
+        queue = WorkQueue()
+        queue.took("vision", took)
+        began = monotonic()
+        queue.soon("vision")
+        while not queue.due():
+            await queue.wait()
+        return monotonic() - began
+
+    assert pause <= asyncio.run(asyncio.wait_for(waited(), 5)) < pause + 1
+
+
+def test_who_a_request_waits_for_is_due_at_once_however_long_it_took() -> None:
+    queue = WorkQueue()
+    queue.took("vision", 9.0)
+    queue.soon("vision")
+    queue.add(["vision"])
+
+    assert queue.due() == ["vision"]
 
 
 def test_a_wait_ends_when_the_first_is_due() -> None:

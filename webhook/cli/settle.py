@@ -19,9 +19,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="lifetime of a reservation without a pod; longer than any create (default: %(default)g)",
     )
-    command.add_argument(
-        "--registers", action="store_true", help="keep the match conditions of our webhooks as the rules say"
-    )
+    command.add_argument("--registers", action="store_true", help="write match conditions of webhooks by the rules")
     options.rules_option(command)
     options.log_level_option(command)
 

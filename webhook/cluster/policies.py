@@ -14,7 +14,6 @@ from time import monotonic
 from typing import Final, Generic, TypeVar
 
 from webhook.cluster.client import GROUP, Api, Collection, Follower, Object
-from webhook.core.registration.configurations import NAME
 from webhook.core.rules.load import FromCluster, exemptions_from, policies_from
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
@@ -22,11 +21,9 @@ from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
 T = TypeVar("T")
 
 RUNTIME_CLASSES: Final = "/apis/node.k8s.io/v1/runtimeclasses"
-ADMISSION_POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-CONFIGURATIONS: Final = tuple(
-    f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations/{NAME}" for kind in ("mutating", "validating")
-)
+REGISTRATION: Final = "/apis/admissionregistration.k8s.io/v1"
+ADMISSION_POLICIES: Final = f"{REGISTRATION}/validatingadmissionpolicies"
+BINDINGS: Final = f"{REGISTRATION}/validatingadmissionpolicybindings"
 WATCH_SECONDS: Final = 2.0
 """A watch tells when it began, and that only when it has ended: what is known is up to twice as old as this."""
 

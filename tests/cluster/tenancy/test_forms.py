@@ -232,7 +232,7 @@ def test_a_limit_that_somebody_edits_admits_nobody(there: helmed.Release, mine: 
     there.settler.stop()
     try:
         test_edited.edit(there.client, "bounded", hard={"devices": "100"})
-        several = [told(mine, gpu_pod(f"more-{number}")) for number in range(5)]
+        several = [told(mine, gpu_pod(f"more-{number}")) for number in range(4)]
     finally:
         there.settler = there.installed.planes[0].processes.again(there.settler)
 
