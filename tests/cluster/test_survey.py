@@ -71,4 +71,5 @@ def test_the_step_before_an_install_writes_the_document_of_the_cluster(hami: Cli
     written, _, left = (tmp_path / "rules" / "cluster.yaml").read_text().partition("# Not decided:\n")
     assert written == WRITTEN.format(workloads=everywhere)
     assert left.startswith("# - no TenantPolicy is for default, kube-node-lease, ")
+    assert left.endswith("# - DeviceClass gpu.example.com is served by nothing: no rule knows it\n")
     assert (checked.returncode, checked.stderr) == (0, b"")

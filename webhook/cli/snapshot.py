@@ -45,6 +45,7 @@ SURVEYED: Final[Kinds] = {
     "RuntimeClass": ["/apis/node.k8s.io/v1/runtimeclasses"],
     "DeviceClass": ["/apis/resource.k8s.io/v1/deviceclasses"],
     "ResourceClaimTemplate": ["/apis/resource.k8s.io/v1/resourceclaimtemplates"],
+    "ResourceSlice": ["/apis/resource.k8s.io/v1/resourceslices"],
 }
 KUBECTL: Final = f"kubectl get {','.join(path.rpartition('/')[2] for [path] in SURVEYED.values())} -A -o yaml"
 

@@ -9,7 +9,7 @@ import json
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise, product
@@ -126,6 +126,18 @@ def name_of(raw: Object) -> str:
 def titled(workload: Object) -> str:
     """`Deployment hami-scheduler of kube-system`."""
     return f"{workload['kind']} {name_of(workload)} of {fields.at(workload, 'metadata', 'namespace') or 'default'}"
+
+
+def mentions(raw: Object, names: Iterable[str]) -> bool:
+    """Whether a name stands in an object, as a word of CEL or as the end of an image's name."""
+    words = [f"/{word}" for word in re.findall(r"[\w./-]+", str(raw))]
+    return any(word.endswith(f"/{name}") for word in words for name in names)
+
+
+def models_in(text: str, rulebook: Rulebook) -> set[str]:
+    """The cards whose product names stand in JSON, or between commas, also after a vendor: `"NVIDIA-Tesla T4"`."""
+    words = {part for word in re.split('[",]', text) for part in (word, word.partition("-")[2])}
+    return {card.model for card in rulebook.devices.values() if not words.isdisjoint(card.names)}
 
 
 def named_nodes(names: Sequence[str]) -> str:
@@ -247,12 +259,22 @@ def unlisted(workloads: Sequence[Object], rulebook: Rulebook) -> Mapping[str, st
     return {account: why for account, why in accounts.items() if not is_of_the_platform(account, rulebook)}
 
 
-def in_classes(objects: snapshot.Snapshot, rulebook: Rulebook) -> Iterator[Sighting]:
-    """The back ends that are asked in device classes, or in templates of resource claims, that are there."""
-    resources = {
-        name_of(raw): str(fields.at(raw, "spec", "extendedResourceName")) for raw in objects.of("DeviceClass")
-    }
-    templates = {name_of(raw) for raw in objects.of("ResourceClaimTemplate")}
+def on_no_nodes(
+    objects: snapshot.Snapshot, plugins: Iterable[Object], offered: Collection[str], rulebook: Rulebook
+) -> Iterator[Sighting]:
+    """The back ends that are asked in device classes or claim templates, and those whose plugins wait for a node.
+
+    `offered` are the resources of all nodes.
+    """
+    described = {name_of(raw): raw for raw in objects.of("DeviceClass")}
+    resources = {name: str(fields.at(raw, "spec", "extendedResourceName")) for name, raw in described.items()}
+
+    def titled_class(name: str) -> str:
+        slices = objects.of("ResourceSlice")
+        own = [raw for raw in slices if mentions(described[name], [str(fields.at(raw, "spec", "driver"))])]
+        nodes = {str(fields.at(raw, "spec", "nodeName")) for raw in own}
+        return f"DeviceClass {name}" + (f", ResourceSlices of {named_nodes([*nodes])}" if nodes else "")
+
     for backend in rulebook.backends.values():
         if classes := [name for name in device_classes(backend) if name in resources]:
             owned = not backend.owns.isdisjoint(resources[name] for name in classes)
@@ -262,15 +284,23 @@ def in_classes(objects: snapshot.Snapshot, rulebook: Rulebook) -> Iterator[Sight
             yield Sighting(
                 backend,
                 None,
-                others=tuple(f"DeviceClass {name}" for name in classes),
+                others=tuple(map(titled_class, classes)),
                 missing=() if owned or named else ("but has no extendedResourceName",),
                 settings=() if owned else tuple(named[:1]),
             )
         # A text with nothing but a hole fits any template, and says nothing.
         texts = (text for mode in backend.modes for claim in mode.claims for text in claim.texts)
         globs = [glob for glob in (HOLE.sub("*", text) for text in texts) if glob.strip("*-")]
-        if own := sorted(name for name in templates if any(fnmatchcase(name, glob) for glob in globs)):
-            yield Sighting(backend, None, others=(f"ResourceClaimTemplate {several(own, ', ')}",))
+        own = {
+            name_of(raw)
+            for raw in objects.of("ResourceClaimTemplate")
+            if mentions(raw, backend.nodes.signs) or any(fnmatchcase(name_of(raw), glob) for glob in globs)
+        }
+        if own:
+            yield Sighting(backend, None, others=(f"ResourceClaimTemplate {several(sorted(own), ', ')}",))
+        waiting = [titled(plugin) for plugin in plugins if mentions(plugin, backend.nodes.signs)]
+        if waiting and backend.owns.isdisjoint(offered):
+            yield Sighting(backend, None, others=(f"{several(waiting, ', ')}, and no node has its resources yet",))
 
 
 # Which back ends are there, and the values of their parameters that the cluster shows
@@ -430,11 +460,15 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
             plugins.append(workload)
     card_labels = cards.labels(rulebook)
     pools = pools_of(objects.of("Node"), card_labels, rulebook)
-    there, doubtful = told_apart([*on_nodes(pools, workloads, rulebook), *in_classes(objects, rulebook)])
+    offered = {name for pool in pools for name in pool.resources}
+    sightings = [*on_nodes(pools, workloads, rulebook), *on_no_nodes(objects, plugins, offered, rulebook)]
+    there, doubtful = told_apart(sightings)
     names = [installed.backend.name for installed in there]
 
-    nodes, devices = number(len(objects.of("Node")), "node"), sum(len(pool.names) for pool in pools)
-    read = f"{nodes}, {devices} with devices, {number(len(workloads or ()), 'workload')}"
+    nodes = number(len(objects.of("Node")), "node")
+    slices = {str(fields.at(raw, "spec", "nodeName")): json.dumps(raw) for raw in objects.of("ResourceSlice")}
+    devices = slices.keys() | {name for pool in pools for name in pool.names}
+    read = f"{nodes}, {len(devices)} with devices, {number(len(workloads or ()), 'workload')}"
     heading = f"# Written by `gpu-webhook survey`, which read {read}."
     head = (heading, f"apiVersion: {API_VERSION}", "kind: Cluster", "metadata:", "  name: default", "spec:")
     lines = [Line("\n".join(head))]
@@ -469,12 +503,22 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
         for pool in installed.pools:
             card = card_labels.recognise(pool.labels, installed.backend).card or installed.backend.card
             models[card.model if card else ""].update(dict.fromkeys(pool.names))
-    if nameless := models.get(""):
+    # What no label tells, annotations of the node may, and ResourceSlices.
+    nameless = models.pop("", {})
+    sources = {"labels": models.copy(), "annotations": nameless, "ResourceSlices": slices}
+    marks = [mark for installed in there for mark in installed.backend.nodes.annotations]
+    notes = {name_of(raw): fields.mapping(raw, "metadata", "annotations") for raw in objects.of("Node")}
+    evidence = {name: ",".join(str(notes[name].get(mark)) for mark in marks) for name in nameless}
+    for name, text in {**evidence, **slices}.items():
+        for model in models_in(text, rulebook) or [""] * (name in nameless):
+            models[model][name] = None
+    if "" in models or (nameless and len(models) > 1):
         fix = "write device: if all cards are of one model; else shares become no sizes, and no quota counts memory"
         undecided.append(f"no label of {named_nodes([*nameless])} names a card that a catalogue knows: {fix}")
     elif len(models) == 1:
-        [(model, named)] = models.items()
-        lines.append(Line(f"  device: {model}", f"by the labels of {named_nodes([*named])}"))
+        [(model, tellers)] = models.items()
+        what = " and ".join(source for source, told in sources.items() if told)
+        lines.append(Line(f"  device: {model}", f"by the {what} of {named_nodes([*tellers])}"))
 
     parameters, unclear = parameters_of(there, plugins, {*map(name_of, objects.of("RuntimeClass"))})
     lines += [Line("  parameters:"), *parameters] if parameters else []
@@ -528,6 +572,15 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
     if "TenantPolicy" in objects.objects and (left_out := unselected(fitting)):
         words = "write namespacesWithoutPolicy: open, no-devices, or {default: NAME}"
         undecided.append(f"no TenantPolicy is for {several(left_out, ', ')}: {words}")
+    signs = {key for installed in there for key in (*installed.backend.owns, *installed.backend.nodes.signs)}
+    for name in map(name_of, objects.of("DeviceClass")):
+        alias = f"{DEVICE_CLASS}{name}"
+        if signs.isdisjoint({name, alias}) and unknown_devices.looks_like_a_gpu(alias, rulebook):
+            owner = next((backend.name for backend in rulebook.backends.values() if name in backend.nodes.signs), "")
+            why = f"{owner} could, and no ResourceClaimTemplate asks for it" if owner else "no rule knows it"
+            undecided.append(f"DeviceClass {name} is served by nothing: {why}")
+    if objects.whole and (unread := sorted({*objects.kinds} - objects.objects.keys())):
+        undecided.append(f"{', '.join(unread)} could not be read: run it as a user who may list them")
     if workloads is None:
         kinds = "no Deployments, DaemonSets and StatefulSets were read"
         undecided.append(f"{kinds}: no scheduler, no device plugin was looked for")

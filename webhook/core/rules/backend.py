@@ -171,6 +171,12 @@ class Nodes:
         "Annotations that its system writes on its nodes. One of them shows `gpu-webhook survey` that it is there.",
         ["acme.example/registered"],
     )
+    signs: tuple[str, ...] = optional(
+        list_of(TEXT),
+        "What else shows `gpu-webhook survey` that it is there: the image of its device plugin, while no node has its"
+        " resources, and device classes that claim templates ask for.",
+        ["acme/device-plugin", "gpu.acme.example"],
+    )
     devices: str | None = optional(
         _KEY, "The label, or the resource, that says how many cards a node has.", "acme.example/cards"
     )
