@@ -33,7 +33,7 @@ COMMANDS: Final[Mapping[str, Sequence[str]]] = {
     "doctor": ("examine the installation in the current cluster", "", "--rules rules -o json"),
     "inventory": ("show what nodes have and what pods ask for", "", "nodes.json pods.yaml -o json"),
     "survey": ("write the Cluster document that fits a cluster", "> cluster.yaml", "nodes.json"),
-    "tenants": ("show the quota and the usage of each tenant", "", "tenants.yaml -o json"),
+    "tenants": ("show the quota and the usage of each tenant", "", "vision-dev --user ada"),
     "settle": ("count what tenants use, for serve --cluster", "", "--rules rules --grace 60"),
     "watch": (
         "write nodes and claims of the cluster into a file for serve",

@@ -22,7 +22,7 @@ from webhook.cli.table import number
 from webhook.core.backends import charge
 from webhook.core.forms.document import closest, did_you_mean
 from webhook.core.interpret import claims
-from webhook.core.kube import fields, quantity
+from webhook.core.kube import fields
 from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
 from webhook.core.plan.choose import NOTHING_SHARED, Assignment
 from webhook.core.policy import limits
@@ -52,7 +52,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("-n", "--namespace", default="", metavar="NAME", help=namespace)
     command.add_argument("--user", default="", metavar="NAME", help="user who creates the pods, for exemptions")
     at = "time of the create, as 2027-01-31T00:00:00Z; default: now"
-    command.add_argument("--at", type=_time, metavar="TIME", help=at)
+    command.add_argument("--at", type=options.time_of, metavar="TIME", help=at)
     usage = "what tenants use: kubectl get tenantusages,tenantpolicies,exemptions,namespaces -o yaml; default: none"
     command.add_argument("--usage", action="append", default=[], metavar="FILE", help=usage)
     command.add_argument("--backend", default="", metavar="NAME", help="as if the cluster had only this back end")
@@ -230,13 +230,6 @@ def _read_cluster(arguments: argparse.Namespace) -> tuple[Rulebook, snapshot.Sna
             return client.ask(read), tenants
     except client.ApiError as error:
         raise options.UsageError(str(error)) from None
-
-
-def _time(text: str) -> float:
-    try:
-        return quantity.parse_time(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 # What a person asks at a command or on a page, answered: the pods, and all that is known around them.

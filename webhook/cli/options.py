@@ -101,6 +101,16 @@ def read_content(file: str, most: int = -1) -> tuple[bytes, str]:
     return (sys.stdin.buffer.read(most), "standard input") if file == "-" else (Path(file).read_bytes(), file)
 
 
+def time_of(text: str) -> float:
+    """The value of an option that is a time, in seconds since 1970."""
+    from webhook.core.kube import quantity
+
+    try:
+        return quantity.parse_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     print(json.dumps(value, indent=2, ensure_ascii=False, default=str))

@@ -5,12 +5,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from webhook.cli import options, snapshot
 from webhook.cli.snapshot import Snapshot
 from webhook.cli.table import contract, gib, short, table
-from webhook.core.kube.quantity import Fraction, duration
+from webhook.core.forms.labels import is_dns_label
+from webhook.core.kube.quantity import Fraction, duration, show, show_size
 from webhook.core.policy import membership
 from webhook.core.policy.judge import SOON
 from webhook.core.quota import tally
@@ -23,17 +25,31 @@ from webhook.files import rule_files
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook tenants` takes."""
-    what = "what kubectl get tenantpolicies,tenantusages,exemptions,namespaces -o json prints, or YAML"
-    options.objects_option(command, what)
+    what = (
+        "what kubectl get tenantpolicies,tenantusages,exemptions,namespaces -o json prints, or YAML; or the name of"
+    )
+    options.objects_option(command, f"{what} a namespace or a tenant, of which all is told")
+    command.add_argument("--user", default="", metavar="NAME", help="with a name: the exemptions of this user")
+    at = "when exemptions hold, as 2027-01-31T00:00:00Z; default: now"
+    command.add_argument("--at", type=options.time_of, metavar="TIME", help=at)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the view."""
+    """Print the view, or what is for one name."""
     rulebook = rule_files.load_cached(arguments.rules)
-    files = arguments.file
+    names = [name for name in arguments.file if is_dns_label(name) and not Path(name).exists()]
+    files, at = [file for file in arguments.file if file not in names], arguments.at or time.time()
     objects = snapshot.read_files(snapshot.TENANTS, files) if files else snapshot.read_tenants()
-    view = overview(objects, rulebook, time.time(), live=not arguments.file)
-    options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
+    view = overview(objects, rulebook, at, live=not files)
+    if not names:
+        options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
+        return options.FINE
+    tenancy = objects.tenancy(rulebook)[0]
+    told = [about(name, view, replace(rulebook, tenancy=tenancy), arguments.user, at) for name in names]
+    if arguments.output == "json":
+        options.print_json(contract(told[0] if len(told) == 1 else told))
+    else:
+        print("\n\n".join("\n".join(lines_about(record)) for record in told))
     return options.FINE
 
 
@@ -164,6 +180,107 @@ def _wrong(tenant: Record, policy: TenantPolicy | None, ledger: Ledger | None, *
     for key in sorted(tally.over(ledger.used, hard), key=lambda key: tally.parts(key)[::-1]):
         used, limit = tally.text_of(key, ledger.used[key]), tally.text_of(key, hard[key])
         yield f"holds {used} of {limit} {key.replace('/', ' of ')}: {_THEN[quota.action if quota else 'deny']}"
+
+
+# What is for one namespace, or for all of a tenant: who it is, what may be asked, and what is left.
+
+
+def about(name: str, view: Record, rulebook: Rulebook, user: str, at: float) -> Record:
+    """Which policies select a namespace and which of them holds, or what a tenant is; what it may ask and still hold.
+
+    A name that neither is known as is that of a namespace.
+    """
+    tenancy = rulebook.tenancy
+    tenants = {tenant["name"]: tenant for tenant in view["tenants"]}
+    is_tenant = name in tenants and name not in tenancy.labels
+    labels = tenancy.labels.get(name, {membership.NAME_LABEL: name})
+    members = membership.member(name, tenancy)
+    policies = {policy.name: policy for policy in tenancy.policies}
+    policy = policies.get(name) if is_tenant else members.policy
+    selecting = [other for other in tenancy.policies if membership.selects(other.namespaces, name, labels)]
+    exemptions = [
+        {**shown, "applies": exemption.holds(name, user, at)}
+        for exemption in tenancy.exemptions
+        for shown in view["exemptions"]
+        if shown["name"] == exemption.name and not is_tenant and exemption.covers(name)
+    ]
+    return {
+        "name": name,
+        "kind": "tenant" if is_tenant else "namespace",
+        "exempt": not is_tenant and rulebook.cluster.exempts(name),
+        "closed": tenancy.closed,
+        "policies": []
+        if is_tenant
+        else [{"name": other.name, "priority": other.priority, "holds": other is policy} for other in selecting],
+        "rivals": [rival.name for rival in members.rivals] if not is_tenant else [],
+        "limits": dict(_limits(policy)) if policy else {},
+        "tenant": tenants.get(policy.name if policy else ""),
+        "exemptions": exemptions,
+    }
+
+
+def _limits(policy: TenantPolicy) -> Iterator[tuple[str, str]]:
+    """What a policy lets its pods ask, and what it puts in where they do not say, in words of its document."""
+    for of in ("container", "pod"):
+        if ceiling := getattr(policy, of):
+            most = {key: getattr(ceiling, key) for key in ("devices", "memory", "cores")}
+            amounts = (f"{key} {_shown(key, amount)}" for key, amount in most.items() if amount is not None)
+            yield f"a {of}", f"at most {', '.join(amounts)}"
+    for rule in ("allowed", "forbidden"):
+        if kinds := getattr(policy, rule):
+            listed = {
+                key: sorted(getattr(kinds, key)) for key in ("backends", "vendors", "models", "sharing", "profiles")
+            }
+            yield rule, "; ".join(f"{key} {', '.join(words)}" for key, words in listed.items() if words)
+    defaults = {key: getattr(policy.defaults, key) for key in ("backend", "model", "sharing", "memory")}
+    if texts := [f"gpu-{key}: {_shown(key, value)}" for key, value in defaults.items() if value is not None]:
+        yield "default", ", ".join(texts)
+
+
+def _shown(key: str, value: Any) -> str:
+    return show_size(value) if key == "memory" else show(value) if isinstance(value, Fraction) else str(value)
+
+
+def lines_about(record: Record) -> Iterator[str]:
+    """What is for one name, a fact a line."""
+    facts = [*_facts(record)]
+    width = max(len(title) for title, _ in facts)
+    yield f"{record['kind']} {record['name']}"
+    yield from (f"  {title.ljust(width)}  {text}" for title, text in facts)
+
+
+def _facts(record: Record) -> Iterator[tuple[str, str]]:
+    tenant, holding = record["tenant"], [policy for policy in record["policies"] if policy["holds"]]
+    if record["exempt"]:
+        yield "exempt", "its pods are neither changed nor judged, as the Cluster document lists it"
+        return
+    if rivals := record["rivals"]:
+        yield "tenant", f"{' and '.join(rivals)} have the same priority: no pod gets a GPU until one has another"
+    elif tenant is None:
+        fate = "no pod gets a GPU there" if record["closed"] else "nothing is limited there"
+        yield "tenant", f"no TenantPolicy selects it: {fate}"
+    elif record["kind"] == "tenant":
+        yield "namespaces", ", ".join(place["name"] for place in tenant["namespaces"]) or tenant["selection"]
+    else:
+        why = f"of priority {holding[0]['priority']}" if holding else "as no other policy selects the namespace"
+        yield "tenant", f"{tenant['name']}, by {tenant['policy']}, {why}"
+    for policy in record["policies"]:
+        if not policy["holds"] and policy["name"] not in rivals:
+            yield "also", f"{policy['name']} selects it, of priority {policy['priority']}, and does not hold"
+    yield from record["limits"].items()
+    for model, totals in {"": tenant, **tenant["models"]}.items() if tenant else ():
+        devices, left, memory, room = _pairs(totals, counted=tenant["counted"])
+        for title, used, free in (("devices", devices, left), ("memory", memory, room)):
+            if free != "-" or (not model and used not in {"-", "0Gi"}):
+                text = f"{used} used, {free} left" if free not in {"-", "?"} else f"{used} used"
+                yield (f"{title} of {model}" if model else title), text
+    if tenant and tenant["enforcementAction"] in {"warn", "dryrun"}:
+        yield "over it", f"what is more is {OVER[tenant['enforcementAction']]}"
+    for exemption in record["exemptions"]:
+        whom, lifts = ", ".join(exemption["users"]) or "everybody", ", ".join(exemption["lifts"])
+        state = f"until {exemption['expires']}" if exemption["state"] != "ended" else exemption["ends"]
+        unasked = "" if exemption["applies"] or exemption["state"] == "ended" else " (--user says who asks)"
+        yield "exemption", f"{exemption['name']} lifts {lifts} for {whom} {state}{unasked}"
 
 
 BAR: Final = 10

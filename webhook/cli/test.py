@@ -19,12 +19,13 @@ from webhook.cli.table import number
 from webhook.core.forms import forms
 from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, inside, nearest
 from webhook.core.forms.forms import FILLED, OBJECT, TEXT, derived, form, list_of, map_of, optional, required
-from webhook.core.kube import pod, quantity
+from webhook.core.kube import pod
 from webhook.core.policy import usage
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
 from webhook.core.request import KEYS
 from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.tenant_policy import TIME
 from webhook.core.violations import CODES
 from webhook.files import documents, rule_files, surroundings
 
@@ -47,7 +48,6 @@ def _code(node: Node, _: forms.Scope) -> str:
 
 _CODE: Final = forms.pattern("^GPU[0-9]{3}$", "write a code, as GPU104").reading(_code)
 _CHARGE: Final = map_of(TEXT).reading(_amounts)
-_TIME: Final = TEXT.reading(lambda node, _: node.parsed(quantity.parse_time))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Case:
     object: Mapping[str, Any] | None = optional(OBJECT, "The pod, or what makes pods, instead.", default=None)
     namespace: str = optional(FILLED, "Where it is created.", "vision-dev", default="default")
     user: str = optional(FILLED, "Who creates it.", "ada", default="")
-    at: float | None = optional(_TIME, "When.", "2026-11-26T12:00:00Z")
+    at: float | None = optional(TIME, "When.", "2026-11-26T12:00:00Z")
     given: tuple[Mapping[str, Any], ...] = optional(
         list_of(OBJECT), "Namespaces, policies, exemptions, usage, nodes and claims beside those of the suite."
     )
@@ -107,7 +107,7 @@ CASE: Final = form(Case, complete=Case.complete)
 class Suite:
     """Cases with what they have in common."""
 
-    at: float = optional(_TIME, "When the pods are created; left out, now.", "2026-11-26T12:00:00Z", default=0.0)
+    at: float = optional(TIME, "When the pods are created; left out, now.", "2026-11-26T12:00:00Z", default=0.0)
     given: tuple[Mapping[str, Any], ...] = optional(
         list_of(OBJECT), "Namespaces, policies, exemptions, usage, nodes and claims."
     )

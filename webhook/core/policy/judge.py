@@ -6,7 +6,6 @@ observe mode nothing is changed or refused: pods' authors are warned of what wou
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from itertools import chain, islice
 from typing import Final
 
@@ -171,11 +170,7 @@ def _by_policy(
 ) -> Judgement:
     """The judgement from all breaches of a policy, by exemption and enforcement action."""
     exemptions = [
-        exemption
-        for exemption in tenancy.exemptions
-        if exemption.covers(namespace)
-        and (not exemption.users or any(fnmatchcase(request.user, glob) for glob in exemption.users))
-        and request.at < exemption.expires
+        exemption for exemption in tenancy.exemptions if exemption.holds(namespace, request.user, request.at)
     ]
     exempted, names = exempted_rules(exemptions), " and ".join(exemption.name for exemption in exemptions)
     violations: list[Violation] = []

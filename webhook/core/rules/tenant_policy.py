@@ -326,6 +326,11 @@ class Exemption:
         """Whether it is for pods of a namespace."""
         return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
 
+    def holds(self, namespace: str, user: str, at: float) -> bool:
+        """Whether it is for a pod that a user creates in a namespace at a time."""
+        of_user = not self.users or any(fnmatchcase(user, glob) for glob in self.users)
+        return of_user and self.covers(namespace) and at < self.expires
+
 
 EXEMPTION: Final = form(Exemption)
 
