@@ -1,9 +1,12 @@
 """The README's tables, made from what they are about. `python -m tests.readme` writes them."""
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+
+import yaml
 
 from tests import conversions, reference, ruletable
 from tests.cli.program import run
@@ -65,9 +68,28 @@ def back_ends() -> str:
     by_vendor: dict[str, list[str]] = {}
     for name, backend in sorted(rulebook.backends.items()):
         vendor = ", ".join(sorted(backend.vendors)) or "any"
-        by_vendor.setdefault(vendor, []).append(f"[{name}](rules/{backend.at.file})")
+        by_vendor.setdefault(vendor, []).append(f"[{name}]({backend.at.file})")
     rows = (f"| {vendor} | {', '.join(links)} |" for vendor, links in sorted(by_vendor.items()))
     return "\n".join(["| vendor | back ends |", "| --- | --- |", *rows])
+
+
+def support() -> str:
+    """What is supported, from what declares it, and what the tests run on."""
+    chart = yaml.safe_load((ROOT / "manifests" / "chart" / "Chart.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [job] = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())["jobs"].values()
+    [python] = (step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", ""))
+    modules = (ROOT / "tests" / "cluster" / "controlplane" / "go.mod").read_text()
+    kubernetes = re.search(r"k8s\.io/kubernetes v(\d+\.\d+\.\d+)", modules)
+    [oldest] = re.findall(r">=(\d+\.\d+)", chart["kubeVersion"])
+    [lowest] = re.findall(r">=(\d+\.\d+)", project["requires-python"])
+    assert kubernetes
+    rows = (
+        f"| Kubernetes | {oldest} or newer | {kubernetes[1]} |",
+        f"| Python | {lowest} or newer | {python}; in the image Debian's |",
+        f"| platform | Linux; others for the command line, untested | {job['runs-on']} on x86-64 |",
+    )
+    return "\n".join(["| | supported | tested on |", "| --- | --- | --- |", *rows])
 
 
 def every_back_end() -> str:
@@ -77,8 +99,9 @@ def every_back_end() -> str:
 
 TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "codes": (OPERATING, codes),
+    "support": (README, support),
     "commands": (OPERATING, commands),
-    "back ends": (README, back_ends),
+    "back ends": (RULES_README, back_ends),
     "every back end": (RULES_README, every_back_end),
     "conversions": (RULES_README, lambda: conversions.table(rule_files.load(RULES_README.parent))),
     "keys of Cluster": (RULES_README, partial(reference.keys, CLUSTER.schema)),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders, tables
+from tests import builders, readme, tables
 from tests.cli.program import RULES, pod
 from tests.cluster.plane import free_port
 from tests.cluster.waiting import until
@@ -124,6 +124,16 @@ def test_everything_it_says_is_there_works_and_a_signal_ends_it_all(start: Start
     assert f"http://127.0.0.1:{playground.console}/" in printed
     assert str(playground.certificate) in printed
     assert re.search(r"\d+ back ends, \d+ card models, \d+ examples", printed)
+
+    shown = readme.block("make run", readme.README.read_text()).removeprefix("$ make run\n")
+    places = {
+        f":{playground.webhook}": ":8443",
+        f":{playground.console}": ":8080",
+        str(playground.certificate): "~/.local/state/gpu-webhook/tls.crt",
+    }
+    for here, there in places.items():
+        printed = printed.replace(here, there)
+    assert printed.partition(LAST)[0] == shown.partition(LAST)[0]
 
     pasted = subprocess.run(["bash", "-c", _command(printed)], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Pod demo" in pasted.stdout

@@ -46,9 +46,12 @@ def test_every_key_of_the_shorthand_is_in_the_table() -> None:
     assert [key for key in request.KEYS if f"| `{key}` |" not in TEXT] == []
 
 
-@pytest.mark.parametrize(("marker", "code"), [("run", 1), ("tenants", 1), ("convert", 0), ("inventory", 0)])
-def test_the_command_shown_prints_what_is_shown(marker: str, code: int, tmp_path: Path) -> None:
-    shown = readme.block(marker, TEXT)
+@pytest.mark.parametrize(
+    ("marker", "text", "code"),
+    [("run", TEXT, 1), ("tenants", TEXT, 1), ("convert", RULES_TEXT, 0), ("inventory", TEXT, 0)],
+)
+def test_the_command_shown_prints_what_is_shown(marker: str, text: str, code: int, tmp_path: Path) -> None:
+    shown = readme.block(marker, text)
     command, _, printed = shown.removeprefix("$ ").partition("\nPOD\n")
     program = Path(sys.executable).parent
 

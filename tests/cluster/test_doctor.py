@@ -22,7 +22,7 @@ import pytest
 
 from certs import issue
 from certs.api import Site
-from tests import tables
+from tests import readme, tables
 from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
@@ -616,6 +616,38 @@ def test_each_example_of_help_works_as_a_plugin_of_kubectl(
     healthy.client.delete(offering)
     noted = [] if (command, example) != ("explain", "pod.yaml") else [JUDGED_BY_DEMO]
     assert (program.returncode, told.decode().splitlines()) == (0, noted)
+
+
+def test_the_commands_for_teams_in_the_readme_work(healthy: Installation, tmp_path: Path) -> None:
+    template = {**pod("train"), "metadata": {"labels": {"gpu": "1"}}}
+    template["spec"] = {**template["spec"], "restartPolicy": "Never"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": {"template": template}}
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    policy = world.policy("team", "default", quota={"devices": 2})
+    for made in (job, policy):
+        healthy.client.create(made)
+
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", readme.block("team", readme.README.read_text())],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{Path(PROGRAM).parent}:{healthy.client.kubectl_path.parent}:/usr/bin:/bin",
+            "KUBECONFIG": str(healthy.client.kubeconfig),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for made in (job, policy):
+        healthy.client.delete(made)
+
+    assert ran.returncode == 0, ran.stderr
+    events, explained, standing = ran.stdout.partition("Job train\n")
+    assert events.startswith("Events:")
+    assert explained
+    assert "quota     devices: 0 used, 1 asked, 2 at most" in standing
+    assert "team" in standing.partition("TENANT")[2]
 
 
 def test_a_policy_that_cannot_be_read_is_named(healthy: Installation) -> None:
