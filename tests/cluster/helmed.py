@@ -60,10 +60,29 @@ class Release:
         return self.installed.client
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
-        """Upgrade with other values, and mount what the ConfigMaps say then."""
+        """Upgrade with other values; as controllers do, mount the ConfigMaps and replace the settler."""
         helm(self.client, "upgrade", RELEASE, self.folder, values=values)
         self.rollouts.mount_rules()
         self.rules.publish(self.rollouts.mounted())
+        self.settler.stop()
+        self.settler = _settler(self.installed, self.rules.directory)
+
+
+def _settler(installed: Installation, rules: Path) -> Process:
+    """A settler with the arguments of the stored Deployment."""
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": SETTLER, "namespace": NAMESPACE},
+    }
+    [container] = installed.client.get(deployment)["spec"]["template"]["spec"]["containers"]
+    port = free_port()
+    here = {"--bind": f"--bind=127.0.0.1:{port}", "--rules": f"--rules={rules}"}
+    words = [here.get(word.partition("=")[0], word) for word in container["args"]]
+    kubeconfig = kubeconfig_of(installed.planes[0], SETTLER)
+    return installed.planes[0].processes.start(
+        f"settler-{port}", PROGRAM, *words, env={"KUBECONFIG": str(kubeconfig)}
+    )
 
 
 def _active(client: Client) -> bool:
@@ -81,7 +100,6 @@ def release(
     """
     with ExitStack() as stack:
         installed = stack.enter_context(servers(programs, count=1))
-        plane = installed.planes[0]
         installed.publish()
         helm(installed.client, "install", RELEASE, made, "--create-namespace", values=values)
         for each in objects:
@@ -95,19 +113,7 @@ def release(
         stack.callback(rollouts.close)
         rules = Volume(folder / "rules")
         rules.publish(rollouts.mounted())
-        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": SETTLER}}
-        stored = installed.client.in_namespace(NAMESPACE).get(deployment)
-        arguments = stored["spec"]["template"]["spec"]["containers"][0]["args"]
-        here = {"--bind": f"127.0.0.1:{free_port()}", "--rules": str(folder / "rules")}
-        settler = plane.processes.start(
-            "settler",
-            PROGRAM,
-            *(
-                f"{key}={here.get(key, text)}" if text else key
-                for key, _, text in (word.partition("=") for word in arguments)
-            ),
-            env={"KUBECONFIG": str(kubeconfig_of(plane, SETTLER))},
-        )
+        settler = _settler(installed, folder / "rules")
         rollouts.scale()
         until(partial(_active, installed.client), "the webhooks are active", within=90)
         yield Release(installed, rollouts, made, settler, rules)

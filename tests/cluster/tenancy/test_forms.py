@@ -1,6 +1,6 @@
 """The ways round that other modules try on the manifests, on a release of the chart, and on one that has observed.
 
-The release has rules of the site, so its settler writes the match conditions.
+The release has rules of the site, so its settler writes the match conditions. The one that observed got them later.
 """
 
 import json
@@ -70,7 +70,7 @@ CHART: Mapping[str, Any] = {
         "namespacesWithoutPolicy": "no-devices",
     },
 }
-OBSERVING = {**CHART, "components": {"observeOnly": True}}
+OBSERVING: Mapping[str, Any] = {**CHART, "rules": {}, "cluster": SPEC, "components": {"observeOnly": True}}
 CLASSES = {**test_alone.HANDLERS, "acme": "acme"}
 
 
@@ -99,6 +99,10 @@ def there(
         until(partial(_is_refused, bounded, test_alone.PRIVILEGED), "the policies are filled in", within=30)
         until(partial(_is_refused, bounded, test_alone.REFUSED[BY_CLASS]), "the classes are known", within=30)
         until(partial(_is_refused, bounded, gpu_pod("many", "9")), "quotas are held", within=30)
+        until(
+            partial(_is_refused, bounded, OF_ACME["an annotation"][0]), "the site's rules are registered", within=30
+        )
+        until(partial(_is_refused, bounded, test_made_claims.REFUSED["a claim"]), "claims are judged", within=30)
         yield made
         made.settler.assert_running()
 
@@ -158,6 +162,14 @@ def test_an_ordinary_pod_does_not(there: helmed.Release, mine: Client) -> None:
     mine.create(pod("ordinary", labels={"app": "web"}), dry_run=True)
 
     assert calls(there.client) == before
+
+
+def test_little_memory_of_a_card_whose_compute_is_open_counts_as_the_card(mine: Client) -> None:
+    open_to_all = limits(**{"nvidia.com/gpu": 5, "nvidia.com/gpumem-percentage": 1})
+
+    code, words = told(mine, pod("five", containers=[container("main", resources=open_to_all)]), dry_run=True)
+
+    assert (code, "[GPU104]" in words) == (HTTPStatus.FORBIDDEN, True), words
 
 
 def test_an_account_of_a_namespace_without_a_policy_is_not_the_platform(mine: Client) -> None:
