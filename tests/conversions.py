@@ -40,7 +40,7 @@ def table(rulebook: Rulebook) -> str:
     rows: dict[tuple[str, ...], list[str]] = {}
     for name, target in sorted(rulebook.backends.items()):
         cells = tuple(_cell(kind, target, rulebook) for kind in KINDS)
-        rows.setdefault(cells, []).append(f"[{name}]({target.at.file})")
+        rows.setdefault(cells, []).append(name)
     heading = [f"| to | {' | '.join(KINDS)} |", "| --- |" + " --- |" * len(KINDS)]
     return "\n".join([*heading, *(f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in rows.items())])
 
