@@ -25,6 +25,10 @@ def followed(step: Step, violation: Violation, pod: Object) -> list[Object] | No
     if step.verb == "split":
         return [_halved(pod, at)] if "two containers" in violation.fix else [*_split(pod)]
     pod = copy.deepcopy(pod)
+    if step.verb == "both":
+        [first], [then, *_] = alternatives(step.key), alternatives(step.value)
+        pods = followed(first, violation, pod) if first else None
+        return followed(then, violation, pods[0]) if then and pods else None
     if step.verb == "leave out, then":
         gone = _each(step.key.replace(" and ", "\n"), lambda name: _drop(pod, name))
         [then] = alternatives(step.value)
@@ -74,6 +78,10 @@ _VERBS: Mapping[str, Callable[[Object, list[str | int], Step], bool]] = {
     "remove from requests": lambda pod, _, step: _unrequested(pod, step.key),
     "remove from the pod's node selection": lambda pod, _, step: _deselect(pod, step.key),
 }
+
+
+DOABLE = frozenset([*_VERBS, "split", "both", "leave out, then"])
+"""What can be done to a pod without a choice of its author."""
 
 
 def _gone(pod: Object, at: list[str | int], names: str) -> bool:

@@ -114,10 +114,15 @@ def _enabled(found: Found) -> Iterator[Step]:
     yield from (Step("enable", name) for name in re.split(r", | or ", found[1]))
 
 
+_DONE: Final = r"(?:remove it, and write|write|remove|quote it:|ask for) [^,]*"
 _PLACE: Final = r"(?:metadata|spec)\.[^ ]+"
 _SENTENCES: Final = tuple(
     (re.compile(pattern), made)
     for pattern, made in (
+        (
+            r"((?:write|remove|quote it:|ask for) [^,]*), and ((?:ask|add|leave|use|remove|write) .+)",
+            _one("both", key=1, value=2),
+        ),
         (r"have spec\.backends of the Cluster document enable (.+)", _enabled),
         (
             rf"have spec\.backends of the Cluster document name ({_ANY}) instead of ({_ANY}), if .*",
@@ -170,7 +175,7 @@ _SENTENCES: Final = tuple(
         (r"rename it to (?:one of: )?(.+)", _renamed),
         (rf"annotate the pod ({_KEY}): (\S+)", _one("annotate", key=1, value=2)),
         (r"ask in a container", _one("move")),
-        (r"(?:(?:add|say|name|ask for) )?(?:one |another )?(?:gpu-)?model(?!:).*", _one("choose model")),
+        (r"(?:(?:add|say|name|ask for) )?(?:one |another )?(?:gpu-)?model(?![:.]).*", _one("choose model")),
         (rf"add (?:label |annotation )?({_KEY})", _one("choose", key=1)),
         (rf"quote it: ({_KEY}): (?:\"([^\"]*)\")", _one("set", key=1, value=2)),
         (rf"write a value of the shorthand, as ({_KEY}): (.+)", _set_each),

@@ -196,6 +196,15 @@ def test_every_fix_of_a_contradiction_and_of_a_value_without_quotes_helps() -> N
     assert count["helps"] > 500
 
 
+def test_the_fix_of_every_container_of_a_pod_is_tried() -> None:
+    asking = [builders.container(name, limits={"gpu": "500m"}) for name in ("a", "b", "c", "d", "e")]
+    rules = with_only("nvidia-gpu", builders.rulebook(builders.shipped_files()))
+
+    fixes = [violation.fix for violation in corpus.violations(builders.pod(*asking), rules)]
+
+    assert fixes == ['ask for gpu: "1"'] * 5
+
+
 class _Paths:
     """Where the fixes of a cluster's refusals lead, each followed to its end."""
 

@@ -12,6 +12,7 @@ import yaml
 from tests import builders
 from tests.cases.golden import message
 from tests.cases.served import NeverServedError, as_served
+from tests.laws import clusters
 from webhook.cli import snapshot, workload_advice
 from webhook.cli.options import DEMO
 from webhook.core.decision import Decision
@@ -28,16 +29,27 @@ NAMESPACE = "research"
 
 
 class Mistake(NamedTuple):
-    """What somebody writes, and the words that mean it; None where nobody can tell."""
+    """What somebody writes, and the words that mean it, or are nearest to it there; None where nobody can tell."""
 
     name: str
     made: Object
     means: Mapping[str, str] | None = None
+    cluster: str = ""
+
+    def rules(self) -> Rulebook:
+        """Those of its cluster."""
+        return rules(self.cluster)
 
 
 @cache
-def rules() -> Rulebook:
-    """The rules, tenants and nodes of `make run`."""
+def rules(cluster: str = "") -> Rulebook:
+    """The rules of a cluster with one back end, perhaps with `of` the model of its cards; else those of `make run`.
+
+    The latter have tenants and nodes.
+    """
+    if cluster:
+        name, _, model = cluster.partition(" of ")
+        return replace(clusters.knowing(name, model or None), trial=False)
     shipped = builders.rulebook(builders.shipped_files())
     tenants, inventory = (_items(name) for name in ("tenants.yaml", "inventory.yaml"))
     objects = snapshot.Snapshot(snapshot.TENANTS)
@@ -57,7 +69,8 @@ def find() -> Iterator[Mistake]:
     for place, mistakes in yaml.safe_load((FOLDER / "mistakes.yaml").read_text()).items():
         for words, *means in mistakes:
             text = yaml.safe_dump(words, default_flow_style=True, width=1000, sort_keys=False).strip()
-            yield Mistake(f"{place} {text}", _made(place, words), means[0] if means else None)
+            section, _, cluster = place.partition(" on ")
+            yield Mistake(f"{place} {text}", _made(section, words), means[0] if means else None, cluster)
 
 
 def _made(place: str, words: Object) -> Object:
@@ -80,21 +93,25 @@ def answer(mistake: Mistake) -> str:
     if kind != "Pod":
         resource = f"{str(kind).lower()}s"
         review = builders.creating(mistake.made, NAMESPACE)._replace(resource=resource)
-        return "\n".join(workload_advice.warn(review, rules()).warnings)
-    told = [[*decision.warnings, message(decision)] for decision in decisions(mistake.made)]
+        return "\n".join(workload_advice.warn(review, mistake.rules()).warnings)
+    told = [[*decision.warnings, message(decision)] for decision in decisions(mistake.made, mistake.rules())]
     return "\n".join(text for texts in told for text in texts if text)
 
 
-def decisions(made: Object) -> list[Decision]:
+def decisions(made: Object, rules: Rulebook) -> list[Decision]:
     """Those of /mutate and, if it lets the pod in, of /validate."""
-    mutated = mutate(builders.creating(_served(made), NAMESPACE), rules())
-    return [mutated, validate(builders.creating(stored(made), NAMESPACE), rules())] if mutated.allowed else [mutated]
+    mutated = mutate(builders.creating(_served(made), NAMESPACE), rules)
+    return (
+        [mutated, validate(builders.creating(stored(made, rules), NAMESPACE), rules)]
+        if mutated.allowed
+        else [mutated]
+    )
 
 
-def stored(made: Object) -> Object:
+def stored(made: Object, rules: Rulebook) -> Object:
     """The pod after the patch of /mutate."""
     served = _served(made)
-    patch = mutate(builders.creating(served, NAMESPACE), rules()).patch
+    patch = mutate(builders.creating(served, NAMESPACE), rules).patch
     return as_served(jsonpatch.apply_patch(served, patch)) if patch else served
 
 

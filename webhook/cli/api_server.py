@@ -95,13 +95,13 @@ def _not_in_a_template(pod: Mapping[str, Any], rulebook: Rulebook) -> Iterator[V
             continue
         if "/" not in name or counts_devices:
             key = name if name in KEYS else "gpu"
-            amount = (devices_meant(text) if key == "gpu" else "") or as_written(text)
+            amount = "".join(devices_meant(text)[:1] if key == "gpu" else ()) or as_written(text)
             qualified = f"{PREFIX}{key.removeprefix('gpu-')}: {amount}"
             if key == "gpu":
                 number = nearly(amount)
                 percent = 100 * (number or 0)
                 qualified = f"{PERCENT}: {percent}" if 0 < percent < 100 and percent.denominator == 1 else ""
                 qualified = f"{PREFIX}gpu: {number}" if number is not None and number.denominator == 1 else qualified
-            label = f"label the template {pasteable(key, amount)}"
-            fix = f"write {qualified} instead of {name}, or {label}" if qualified else f"remove it, and {label}"
+            label = f"remove it, and label the template {pasteable(key, amount)}"
+            fix = f"write {qualified} instead of {name}, or {label}" if qualified else label
         yield Violation(code="GPU002", path=field_path(path), message=message, fix=fix)

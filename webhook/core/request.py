@@ -1,7 +1,7 @@
 """The neutral form of a request: what one container asks for, whatever back end serves it."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -189,7 +189,7 @@ class OtherKeyError(QuantityError):
     """The text is a value of another key: a size or a partition for a number of devices, or a share for a size."""
 
     def __init__(self, message: str, key: str, text: str) -> None:
-        super().__init__(message, f"remove it, and write {pasteable(key, text)}")
+        super().__init__(message, f"remove it, and write {pasteable(key, text)}", (text,))
         self.key, self.text = key, text
 
 
@@ -210,32 +210,32 @@ def devices(text: str) -> Devices | None:
 
 def not_devices(text: str, message: str) -> QuantityError:
     """The error for what is no number of GPUs, with what to write instead, as far as it tells what is meant."""
-    meant = "" if text.endswith("M") else devices_meant(text)  # 500M is a size, and 500m a half
+    meant = () if text.endswith("M") else devices_meant(text)  # 500M is a size, and 500m a half
     for written in (text, *quantity.sizes_meant(text)) if not meant and any(map(str.isalpha, text)) else ():
         with suppress(QuantityError):
             memory(written)
             return OtherKeyError(message, "gpu-memory", written)
     if _PARTITION.match(text) and _NAME.fullmatch(text.strip()):
         return OtherKeyError(message, "gpu-profile", text.strip())
-    return QuantityError(message, f"write {meant or '1, 2, 0.5, 2x0.5 or none'}")
+    return QuantityError(message, "" if meant else "write 1, 2, 0.5, 2x0.5 or none", meant)
 
 
-def devices_meant(text: str) -> str:
-    """The number of GPUs that `30 %`, `500m`, `0,3`, `1/3`, `0.5 * 2` or `half` is meant as; empty for no number."""
+def devices_meant(text: str) -> Sequence[str]:
+    """The numbers of GPUs that `30 %`, `500m`, `0,3`, `1/3`, `0.5 * 2` or `half` may mean; none for no number."""
     plain = quantity.tidied(text)
     if plain in AMOUNTS:
-        return AMOUNTS[plain]
+        return (AMOUNTS[plain],)
     numbers = [
         quantity.nearly(part) or Fraction(0)
         for part in plain.removesuffix("s").removesuffix("gpu").removesuffix("x").split("x")
     ]
     times, part = (1, numbers[0]) if len(numbers) == 1 else (max(numbers), min(numbers))
     if len(numbers) > 2 or not all(numbers) or times.denominator != 1:
-        return ""
+        return ()
     try:
-        return str(devices_from(times.numerator, round(part, 6), explicit=True))
+        return (str(devices_from(times.numerator, round(part, 6), explicit=True)),)
     except QuantityError as error:
-        return error.fix.removeprefix("ask for ").removeprefix("write ")
+        return error.meant
 
 
 def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> Devices | None:
@@ -255,10 +255,8 @@ def devices_from(times: int, fraction: Fraction, *, explicit: bool = False) -> D
     if below == 1:
         return Devices(times * above)
     low, cards = above // below, -(-above // below)
-    raise QuantityError(
-        f"{show(fraction)} is neither a share of one GPU nor a whole number",
-        f"ask for {low}, {cards} or {cards}x{show(Fraction(ceil(1000 * fraction / cards), 1000))}",
-    )
+    meant = (str(low), str(cards), f"{cards}x{show(Fraction(ceil(1000 * fraction / cards), 1000))}")
+    raise QuantityError(f"{show(fraction)} is neither a share of one GPU nor a whole number", meant=meant)
 
 
 def memory(text: str) -> int:
@@ -266,7 +264,7 @@ def memory(text: str) -> int:
     try:
         amount = size(text) if text.strip("0.") else 0
     except QuantityError as error:
-        share = devices_meant(text)
+        share = "".join(devices_meant(text)[:1])
         if share.startswith("0.") and not quantity.sizes_meant(text):
             raise OtherKeyError(error.message, "gpu", share) from None
         raise
@@ -289,7 +287,8 @@ def cores(text: str, read: Callable[[str], Fraction] = decimal) -> Fraction:
     plain = quantity.tidied(text)
     percent = quantity.nearly(AMOUNTS.get(plain, plain)) or Fraction(0)
     percent = 100 * percent if percent < 1 or "%" in plain or plain in AMOUNTS else percent
-    raise QuantityError(message, f"write {show(round(percent, 3)) if 1 <= percent <= 100 else '1 to 100'}")
+    meant = [show(round(percent, 3))] if 1 <= percent <= 100 else []
+    raise QuantityError(message, "" if meant else "write 1 to 100", meant)
 
 
 def tflops(text: str) -> Fraction:
@@ -300,7 +299,7 @@ def tflops(text: str) -> Fraction:
         number = round(
             quantity.nearly(quantity.tidied(text).removesuffix("flops").removesuffix("t")) or Fraction(0), 3
         )
-        raise QuantityError(error.message, f"write {show(number)}" if number else error.fix) from None
+        raise QuantityError(error.message, "" if number else error.fix, [show(number)] if number else []) from None
     if amount == 0:
         raise QuantityError("0 is no compute", "write a number, as 20")
     return amount
@@ -316,8 +315,9 @@ def names(text: str) -> tuple[str, ...]:
 def name(text: str) -> str:
     """A name of a model, a back end or an object."""
     if not _NAME.fullmatch(text):
-        fix = text.strip() if _NAME.fullmatch(text.strip()) else "a name of letters and digits, as A10"
-        raise QuantityError(f'"{shown(text)}" is not a name', f"write {fix}")
+        meant = [text.strip()] if _NAME.fullmatch(text.strip()) else []
+        fix = "" if meant else "write a name of letters and digits, as A10"
+        raise QuantityError(f'"{shown(text)}" is not a name', fix, meant)
     return text
 
 
@@ -343,8 +343,8 @@ def one_of(*words: str) -> Callable[[str], str]:
         if word is None:
             near = closest(text, words)
             first, *others = sorted(words, key=lambda word: word != near)
-            fix = f"write {', '.join([first, *others[:-1]])} or {others[-1]}"
-            raise QuantityError(f'"{shown(text)}" is not one of its values{did_you_mean(near)}', fix)
+            meant = [first, *others]
+            raise QuantityError(f'"{shown(text)}" is not one of its values{did_you_mean(near)}', meant=meant)
         return word
 
     return parse
@@ -384,10 +384,15 @@ _KEYWORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false
 
 def pasteable(key: str, text: str) -> str:
     """`gpu: "1"`, `gpu-memory: 8Gi`: a line of YAML whose value is a string, as labels and annotations need it."""
+    return f"{key}: {as_string(text)}"
+
+
+def as_string(text: str) -> str:
+    """`"1"`, `8Gi`: a value of YAML that is a string."""
     if _STRING.fullmatch(text) and text.lower() not in _KEYWORDS:
-        return f"{key}: {text}"
+        return text
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{key}: "{quoted}"'
+    return f'"{quoted}"'
 
 
 def is_plain_key(kind: str, key: str) -> bool:
@@ -408,8 +413,8 @@ WHOLE: Final = {"gpu": "1"}
 def key_of(key: str, request: GpuRequest) -> str:
     """A key as the author of a request writes it: as it stands, and with the others for one container."""
     if key in request.stated:
-        own = request.stated[key].key
-        if own in KEYS or (PREFIX in own and own != f"{PREFIX}percent"):
+        own, stem = request.stated[key].key, key.removeprefix("gpu-")
+        if own in {key, PREFIX + stem} or own.startswith(f"{stem}.{PREFIX}"):
             return own
     others = [request.stated[other].key.partition(f".{PREFIX}") for other in ASKING if other in request.stated]
     of_container = next((f"{dot}{container}" for _, dot, container in others if dot), "")
@@ -423,7 +428,9 @@ def nothing_of(request: GpuRequest) -> Mapping[str, str]:
 
 def ask_for(words: Mapping[str, str], request: GpuRequest) -> str:
     """`ask for gpu: "1" instead of gpu-profile`: the keys to write, and those of the request that have to go."""
-    gone = [request.stated[key].key for key in ASKING if key in request.stated and key not in words]
-    wish = " and ".join(pasteable(key_of(key, request), text) for key, text in words.items())
+    written = {key_of(key, request): text for key, text in words.items()}
+    gone = [request.stated[key].key for key in ASKING if key in request.stated]
+    gone = [key for key in gone if key not in written]
+    wish = " and ".join(pasteable(*line) for line in written.items())
     wish = wish if request.claim is None else f"what the claim has, as {wish},"
     return f"ask for {wish} instead of {' and '.join(gone)}" if gone else f"ask for {wish}"

@@ -178,7 +178,9 @@ def _status(decision: Decision) -> dict[str, Any]:
     for violation in decision.violations[:VIOLATIONS]:
         # Without most of a name or value that is longer than any that Kubernetes takes.
         texts = {"path": violation.path, "message": violation.message, "fix": violation.fix}
-        cut = {key: f"{text[: TEXT_LENGTH - 1]}…" for key, text in texts.items() if len(text) > TEXT_LENGTH}
+        cut: dict[str, Any] = {
+            key: f"{text[: TEXT_LENGTH - 1]}…" for key, text in texts.items() if len(text) > TEXT_LENGTH
+        }
         notes = tuple(note[:TEXT_LENGTH] for note in violation.notes)
         shown.append(replace(violation, notes=notes, **cut) if cut or notes != violation.notes else violation)
     lines = [*map(str, shown)]

@@ -1,6 +1,9 @@
 """Violations: why a pod is refused, so that its author can act: code, field path, rule, arithmetic, fix."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, get_args
 
 CODES: Final = {
@@ -72,12 +75,47 @@ LATER_FIX: Final = (
 )
 
 
+Readings = Mapping[str, tuple[str, str]]
+"""What is read in place of what stands at field paths: a key of the shorthand, or a resource, with its value."""
+
+NOTHING: Final = ("", "")
+"""The reading of a field that is removed."""
+
+
+AS_WRITTEN: Final[Readings] = MappingProxyType({})
+
+
+class Alternative(NamedTuple):
+    """One thing that a fix says to do: in words, and what is read then."""
+
+    text: str
+    readings: Readings
+
+
+def either(texts: Sequence[str]) -> str:
+    """Texts of which any will do: `1, 2 or 2x0.75`."""
+    *others, last = texts
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def joined(texts: Iterable[str]) -> str:
+    """Things to do of which any will do: `write 1 or 2, or remove it`, `ask for gpu: "0.3" or "0.4"`."""
+    parts = []
+    for head, alike in groupby(texts, lambda text: text.rpartition(" ")[0]):
+        values = [text.removeprefix(f"{head} ") for text in alike]
+        short = head == "write" or head.endswith(":")
+        parts += [f"{head} {either(values)}"] if short else [f"{head} {value}".lstrip() for value in values]
+    return ", or ".join(parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
     """One reason to refuse a pod.
 
     `path` is a field path, as `spec.containers[0].resources.limits["a.b/c"]`. `rule` is the rule behind it as
-    `name (file:line)`, or empty. `notes` are further lines, as the reasons of other back ends.
+    `name (file:line)`, or empty. `notes` are further lines, as the reasons of other back ends. `alternatives` are
+    what the fix may say to do where the plan has to try it, in groups: a later one only if nothing of those before
+    leads to a GPU.
     """
 
     code: str
@@ -86,6 +124,7 @@ class Violation:
     fix: str
     rule: str = ""
     notes: tuple[str, ...] = ()
+    alternatives: Sequence[Sequence[Alternative]] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         """The text for people: a first line that suffices by itself, then the field path, the rule and the fix."""

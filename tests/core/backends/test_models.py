@@ -38,7 +38,7 @@ def test_an_amount_that_needs_one_size_lists_the_sizes() -> None:
     (violation,) = mutate(builders.creating(pod), RULES).violations
 
     assert violation.message.endswith("depends on the card, and A100-40GB and A100-80GB have different memory")
-    assert violation.fix == "ask for gpu-model: A100-40GB, A100-80GB, or add gpu-memory: 8Gi"
+    assert violation.fix == "ask for gpu-model: A100-40GB or A100-80GB, or add gpu-memory: 8Gi"
 
 
 @tables.rows
@@ -67,4 +67,4 @@ def test_a_name_that_is_near_none_gets_the_cards_of_the_nodes() -> None:
 
     (violation,) = mutate(builders.creating(pod), rules).violations
 
-    assert violation.fix == "ask for one of: A10, T4"
+    assert violation.fix == "write A10 or T4"

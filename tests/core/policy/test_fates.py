@@ -12,7 +12,8 @@ import pytest
 
 from tests import builders, tables
 from tests.core.policy import tenants
-from tests.core.policy.tenants import DAY, NOW, Fate, ceiling, exemption, fate, policy, quota, whole
+from tests.core.policy.tenants import DAY, NOW, Fate, ceiling, exemption, fate, policy, quota, rules, whole
+from tests.fixes import corpus
 from webhook.core.decision import Decision
 from webhook.core.policy import membership, unknown_devices
 from webhook.core.rules.rulebook import Rulebook, with_only
@@ -342,3 +343,19 @@ def test_a_pod_that_is_over_the_budget_is_refused_for_it_too(asked: Mapping[str,
     many = {f"note-{number}": "" for number in range(2000)}
 
     assert _fate({"annotations": {**many, **asked}, "schedulerName": "kai-scheduler"}, DENYING).codes == ["GPU003"]
+
+
+@pytest.mark.parametrize(
+    ("model", "fix"),
+    [
+        ("A100-80GB", "ask for gpu-memory: 64Gi or less"),
+        ("MI300X", "ask an operator of the cluster for an Exemption that lifts container"),
+    ],
+)
+def test_a_ceiling_names_no_part_of_a_card_that_nobody_shares(model: str, fix: str) -> None:
+    """Where its back end would send the author back to a whole card, fixes went in a circle."""
+    raw = builders.pod(labels={"gpu": "1", "gpu-model": model})
+
+    refused = corpus.violations(raw, rules(policy(container=ceiling(memory=64 << 30))), "vision-dev")
+
+    assert [violation.fix for violation in refused] == [fix]

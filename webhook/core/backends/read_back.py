@@ -171,8 +171,9 @@ def _request_of(native: Mapping[str, int], mode: Mode, bare: GpuRequest) -> GpuR
 def _checked_count(native: Mapping[str, int], mode: Mode, annotations: frozenset[str]) -> int:
     """The number of devices; raises CannotExpressError for amounts that the mode could not have written."""
     for resource in sorted(native.keys() - mode.amounts.keys()):
-        others = [name for name, output in mode.amounts.items() if not output.most]
-        message = f"{resource} does not go together with {', '.join(others)}"
+        sizes = [name for name, output in mode.amounts.items() if output.what != "count" and not output.most]
+        others = [name for name in sizes if name in native] or sizes or [*mode.amounts]
+        message = f"{resource} does not go together with {' and '.join(others)}"
         raise CannotExpressError("GPU405", message, f"remove {resource}", resource)
     for annotation in sorted(mode.enforced - annotations):
         message = f"{', '.join(native)} is meant so only with the annotation {annotation.replace('=', ': ', 1)}"

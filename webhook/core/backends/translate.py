@@ -18,13 +18,14 @@ from webhook.core.rules.catalog import Card, Profile
 from webhook.core.rules.modes import Constant, Mode, Output, When
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import PERCENT, QUANTITY, TFLOPS, Amount
+from webhook.core.violations import joined
 
 
 class Way(NamedTuple):
     """One way to change a request, in words, and the keys of the shorthand with what stands there then.
 
-    An empty text leaves a key out, and ANY_MODEL stands for the models that a back end serves it with. No key at all
-    is changed by what somebody else has to do.
+    An empty text leaves a key out, and ANY_MODEL stands for the models that a back end serves it with; a trial names
+    them. No key at all is changed by what somebody else has to do.
     """
 
     text: str
@@ -32,6 +33,9 @@ class Way(NamedTuple):
 
 
 ANY_MODEL: Final = "*"
+TRIED: Final = 12
+"""With how many models or partitions a fix is tried."""
+
 ANOTHER: Final = (Way("ask for another model", {"gpu-model": ANY_MODEL}),)
 
 
@@ -46,7 +50,7 @@ class CannotExpressError(Exception):
     ) -> None:
         super().__init__(message)
         self.ways: Sequence[Way] = () if isinstance(fix, str) else fix
-        self.fix = fix if isinstance(fix, str) else ", or ".join(way.text for way in fix)
+        self.fix = fix if isinstance(fix, str) else joined(way.text for way in fix)
         self.code, self.message, self.key, self.near = code, message, key, near
 
 
@@ -55,9 +59,17 @@ def asking(words: Mapping[str, str], request: GpuRequest) -> Way:
     return Way(ask_for(words, request), {**nothing_of(request), **words})
 
 
+def at_most(key: str, text: str, request: GpuRequest) -> Way:
+    """To ask for as much as there is."""
+    written, there = key_of(key, request), request.stated[key].key if key in request.stated else ""
+    instead = f" instead of {there}" if there not in {"", written} else ""
+    return Way(f"ask for {pasteable(written, text)} or less{instead}", {key: text})
+
+
 def naming_a_model(request: GpuRequest) -> Way:
     """To say which card it is."""
-    return Way(f"add {key_of('gpu-model', request)}", {"gpu-model": ANY_MODEL})
+    verb = "ask for one" if request.models else "add"
+    return Way(f"{verb} {key_of('gpu-model', request)}", {"gpu-model": ANY_MODEL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +188,7 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
         raise CannotExpressError("GPU304", message, ways, "gpu-tflops")
     if request.tflops > card.tflops:
         message = f"{card.model} has {show(card.tflops)} TFLOPS, and gpu-tflops asks for {tflops}"
-        raise CannotExpressError("GPU305", message, f"ask for {show(card.tflops)} or less", "gpu-tflops")
+        raise CannotExpressError("GPU305", message, [at_most("gpu-tflops", show(card.tflops), request)], "gpu-tflops")
     return replace(request, cores=100 * request.tflops / card.tflops, tflops=None)
 
 
@@ -191,11 +203,7 @@ def check_cards(request: GpuRequest, backend: Backend, rulebook: Rulebook) -> No
             message = f"{card.model} is not one of its cards; it serves {listed(served)}"
         else:
             continue
-        here = cards.models_here(rulebook, backend)
-        large = [model for model in here if rulebook.devices[model.lower()].memory >= (request.memory or 0)]
-        models = [model for model in request.models if model in here] or large or here
-        fix = f"ask for gpu-model: {listed(models)}"
-        raise CannotExpressError("GPU303", message, [Way(fix, {"gpu-model": ANY_MODEL})], "gpu-model")
+        raise CannotExpressError("GPU303", message, ANOTHER, "gpu-model")
 
 
 def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Backend, rulebook: Rulebook) -> None:
@@ -210,8 +218,7 @@ def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Back
         size = show_size(largest.memory)
         whose = largest.model if models or card else f"{largest.model}, the largest of its cards in the catalogue,"
         message = f"{whose} has {size} of usable memory, less than {show_size(request.memory or 0)}"
-        less = Way(f"ask for {size} or less", {"gpu-memory": size})
-        raise CannotExpressError("GPU305", message, [less], "gpu-memory")
+        raise CannotExpressError("GPU305", message, [at_most("gpu-memory", size, request)], "gpu-memory")
     if not models:
         return
     if mode.selects is None:
@@ -222,9 +229,7 @@ def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Back
             "GPU303", "it has no way to select a model", [Way(fix, {"gpu-model": ""})], "gpu-model"
         )
     if mode.claims and len(models) > 1:
-        fix = f"ask for gpu-model: {', '.join(request.models)}"
-        way = Way(fix, {"gpu-model": ANY_MODEL})
-        raise CannotExpressError("GPU303", "a template is for one model", [way], "gpu-model")
+        raise CannotExpressError("GPU303", "a template is for one model", [naming_a_model(request)], "gpu-model")
     for name, model in zip(request.models, models, strict=True):
         if mode.selects == "product" and not model.names:
             message = f"the catalogue has no product name for {name}, by which it selects cards"
@@ -291,10 +296,15 @@ def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
 def profile_of(name: str, card: Card) -> Profile:
     """The card's partition of that name; raises CannotExpressError naming those it has."""
     if name not in card.profiles:
-        has = ", ".join(card.profiles).replace("+", ".")
-        fix = f"ask for one of: {has}" if has else "ask for another model: this one cannot be partitioned"
-        raise CannotExpressError("GPU305", f"{card.model} has no partition {name}", fix, "gpu-profile")
+        ways = [partition(other) for other in card.profiles] or ANOTHER
+        raise CannotExpressError("GPU305", f"{card.model} has no partition {name}", ways, "gpu-profile")
     return card.profiles[name]
+
+
+def partition(name: str) -> Way:
+    """To ask for another partition, by its name in a label."""
+    words = {"gpu-profile": name.replace("+", ".")}
+    return Way(f"ask for gpu-profile: {words['gpu-profile']}", words)
 
 
 def has_partition(profile: Profile, request: GpuRequest, card: Card) -> bool:
@@ -324,11 +334,9 @@ def smallest_partition(request: GpuRequest, card: Card | None, backend: Backend)
     most = max(profile.memory for profile in profiles)
     if request.memory is not None and request.memory > most:
         message = f"{message}: the largest has {show_size(most)}, less than {show_size(request.memory)}"
-        raise CannotExpressError("GPU305", message, f"ask for {show_size(most)} or less", "gpu-memory")
-    fix = f"ask for less, or {ask_for({'gpu-profile': profiles[-1].name.replace('+', '.')}, request)}"
-    if any(mode.when.devices == "whole" for mode in backend.modes):
-        fix = f"{fix}, or {ask_for(WHOLE, request)}"
-    raise CannotExpressError("GPU305", message, fix)
+        raise CannotExpressError("GPU305", message, [at_most("gpu-memory", show_size(most), request)], "gpu-memory")
+    ways = [asking(partition(profiles[-1].name).words, request), asking(WHOLE, request)]
+    raise CannotExpressError("GPU305", message, ways)
 
 
 def _partitioned(request: GpuRequest, card: Card | None, backend: Backend, warnings: list[str]) -> GpuRequest:
@@ -336,9 +344,8 @@ def _partitioned(request: GpuRequest, card: Card | None, backend: Backend, warni
     name = request.profile
     if name is not None and name not in backend.profiles:
         there = sorted(backend.profiles if card is None else backend.profiles & card.profiles.keys())
-        fix = f"ask for one of: {', '.join(there)}".replace("+", ".") if there else ANOTHER
-        message = f"none of its cards has a partition {name}"
-        raise CannotExpressError("GPU305", message, fix, "gpu-profile")
+        ways = [partition(other) for other in there[:TRIED]] or ANOTHER
+        raise CannotExpressError("GPU305", f"none of its cards has a partition {name}", ways, "gpu-profile")
     if name is not None and card is not None:
         profile_of(name, card)
     served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
@@ -442,26 +449,24 @@ def _required_card(card: Card | None, request: GpuRequest) -> Card:
     what = f"{what} depends on the card"
     if len(request.models) > 1:
         message = f"{what}, and {' and '.join(request.models)} have different memory"
-        choice = Way(f"ask for gpu-model: {', '.join(request.models)}", {"gpu-model": ANY_MODEL})
-        raise CannotExpressError("GPU304", message, [choice, other], "gpu-model")
+        raise CannotExpressError("GPU304", message, [naming_a_model(request), other], "gpu-model")
     message = f"{what}, and nothing says which card it is"
     operator = Way("have the Cluster document name the card (device:)", {})
     raise CannotExpressError("GPU304", message, [naming_a_model(request), other, operator])
 
 
 def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> CannotExpressError:
-    shown = str if amount.what == "count" else lambda value: _written(amount, Fraction(value))
+    shown = str if amount.what == "count" else lambda value: _written(amount, Fraction(value)).removesuffix("%")
     key = {"memory": "gpu-memory", "cores": "gpu-cores"}.get(amount.what, "gpu")
     if amount.what == "share" or (request.devices == "whole" and amount.what == "cores"):
         key, shown = "gpu", lambda value: show(value * amount.unit / 100)
     options = [*map(shown, near(amount, exact))]
     reason = why_not_admitted(amount, exact, lambda value: _written(amount, Fraction(value)))
-    ways = [Way("ask for less", {})]
-    if options:
-        ways = [Way(f"ask for {key_of(key, request)}: {' or '.join(options)}", {key: options[0]})]
-    if options and key == "gpu" and nothing_of(request).keys() != {key}:
-        ways = [asking({key: options[0]}, request)]
-    return CannotExpressError("GPU305", f"{_written(amount, exact)} {reason}", ways, key)
+    ways = [Way(f"ask for {pasteable(key_of(key, request), option)}", {key: option}) for option in options]
+    if key == "gpu" and nothing_of(request).keys() != {key}:
+        ways = [asking({key: option}, request) for option in options[:1]]
+    less = Way("ask for less", {})
+    return CannotExpressError("GPU305", f"{_written(amount, exact)} {reason}", ways or [less], key)
 
 
 def _written(amount: Amount, value: Fraction) -> str:

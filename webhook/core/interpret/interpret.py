@@ -18,7 +18,7 @@ from webhook.core.kube.quantity import QuantityError, listed, show, shown
 from webhook.core.request import ASKING, EXAMPLES, PREFIX, FieldValue, GpuRequest, build
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.verbs import Slot
-from webhook.core.violations import Refusal, Violation
+from webhook.core.violations import AS_WRITTEN, NOTHING, Alternative, Readings, Refusal, Violation, joined
 
 _NUMBER: Final = re.compile(r"[-+.]?[0-9]")
 """The beginning of a value that is meant as a number."""
@@ -28,6 +28,9 @@ MOST: Final = 50
 
 NEGATIONS: Final = frozenset({"false", "no", "n", "off", "disabled", "without", "null", "nil"})
 """Values that ask for no GPU, in other words than `none`."""
+
+TRIED: Final = 12
+"""How many names of models and profiles a fix may say: as many as a message lists."""
 
 WORDS: Final = 8
 """How many times the nearest word is looked for in one review."""
@@ -81,24 +84,31 @@ class Interpretation:
     nearest: Nearest = field(default_factory=lambda: Nearest(WORDS), compare=False, repr=False)
 
 
-def interpret(pod: Pod, rulebook: Rulebook, *, strict: bool = False) -> Interpretation:
-    """The requests of all containers of a pod, with violations and warnings; `strict` refuses words as amounts."""
-    result = Interpretation()
+def interpret(
+    pod: Pod, rulebook: Rulebook, *, strict: bool = False, instead: Readings = AS_WRITTEN
+) -> Interpretation:
+    """The requests of all containers of a pod, with violations and warnings.
+
+    `strict` refuses words as amounts; `instead` is what is read in place of what stands at some field paths.
+    """
+    result = Interpretation(nearest=Nearest(0 if instead else WORDS))
     general: dict[str, FieldValue] = {}
-    for entry in locations.pod_wide(pod, result.nearest):
+    for entry in _read(locations.pod_wide(pod, result.nearest), instead):
         if len(result.violations) > MOST:
             break
         if not (isinstance(entry, Entry) and entry.tolerant and _is_another_use(entry, pod, rulebook)):
             _add(entry, general, rulebook, result)
             continue
-        meant = request.devices_meant(entry.text) if entry.key == "gpu" else ""
+        meant = "".join(request.devices_meant(entry.text)[:1]) if entry.key == "gpu" else ""
         path, example = field_path(entry.path), request.pasteable("gpu", meant) if meant else EXAMPLES[entry.key]
         message = f'"{shown(entry.text)}" is not a value of {entry.key} that means anything here'
         refused = strict and entry.key in ASKING and entry.text.lower() not in NEGATIONS
         if refused or rulebook.cluster.unknown_value == "refuse":
             model = f" and gpu-model: {entry.text}" if cards.read_model(entry.text, rulebook) else ""
             fix = f"write a value of the shorthand, as {example}{model}, or remove it"
-            result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix))
+            value = meant or EXAMPLES[entry.key].partition(": ")[2].strip('"').replace("NAME", "name")
+            ways = [[Alternative(fix, {path: (entry.key, value)})]]
+            result.violations.append(Violation(code="GPU201", path=path, message=message, fix=fix, alternatives=ways))
             continue
         hint = f"it is left alone. Write it as {example}"
         if entry.key == "gpu":
@@ -110,10 +120,11 @@ def interpret(pod: Pod, rulebook: Rulebook, *, strict: bool = False) -> Interpre
     references: dict[str, list[Reference]] = {}
     slot_values: dict[str, dict[str, str]] = {}
     if pod.annotations:
-        for name, location in locations.per_container(pod, result.nearest):
+        for name, entry in locations.per_container(pod, result.nearest):
             if len(result.violations) > MOST:
                 break
-            _add(location, annotated.setdefault(name, {}), rulebook, result)
+            for read in _read((entry,), instead):
+                _add(read, annotated.setdefault(name, {}), rulebook, result)
         for name, reference in claims.named(pod, rulebook) if rulebook.sources else ():
             if isinstance(reference, Violation):
                 result.violations.append(reference)
@@ -142,7 +153,8 @@ def interpret(pod: Pod, rulebook: Rulebook, *, strict: bool = False) -> Interpre
                 if claim.by_word:
                     words.pop(CLAIM, None)
                     pod_wide = {key: value for key, value in pod_wide.items() if key != CLAIM}
-            demand = ask(container, pod_wide, words, slot_values.get(container.name, {}), annotations, rulebook)
+            numbers = slot_values.get(container.name, {})
+            demand = ask(container, pod_wide, words, numbers, annotations, rulebook, instead)
         except Refusal as refusal:
             result.violations += refusal.violations
             continue
@@ -170,6 +182,15 @@ def interpret(pod: Pod, rulebook: Rulebook, *, strict: bool = False) -> Interpre
     if idle and not any(demand.anything for demand in result.asked):
         result.warnings.append(f'{next(iter(general.values()))}, and nothing asks for a GPU; write gpu: "1" for one')
     return result
+
+
+def _read(entries: Iterable[Entry | Violation], instead: Readings) -> Iterator[Entry | Violation]:
+    """The entries, with what is read instead of some of them."""
+    for entry in entries:
+        if isinstance(entry, Violation) or not instead or (path := field_path(entry.path)) not in instead:
+            yield entry
+        elif instead[path] != NOTHING:
+            yield Entry(*instead[path], entry.path)
 
 
 def read_annotations(pod: Pod, rulebook: Rulebook) -> frozenset[str]:
@@ -221,34 +242,38 @@ def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rule
     if key == "gpu-profile" and value.value not in rulebook.profiles:
         # The fix names those of back ends that serve profiles.
         served: set[str] = set()
+        models = into["gpu-model"].value if "gpu-model" in into else ()
         for backend in rulebook.enabled:
             if any(mode.when.devices == "profile" for mode in backend.modes):
-                card = translate.find_card((), rulebook, backend)
+                card = translate.find_card(models, rulebook, backend)
                 served |= backend.profiles & card.profiles.keys() if card else backend.profiles
         profiles = sorted({name.replace("+", ".") for name in served})
         word = result.nearest.word(value.value, profiles)
         near = [*dict.fromkeys([word, *profiles])] if word else []
-        instead = 'ask for gpu: "1" instead of gpu-profile'
-        wrong = [_uncatalogued("profile", value.value, near, profiles, instead, value)]
+        other = Alternative('ask for gpu: "1" instead of gpu-profile', {value.path: ("gpu", "1")})
+        wrong = [_uncatalogued("profile", value.value, near or profiles, other, value, did_you_mean(word))]
     elif key == "gpu-model":
         by_name = {name: cards.read_model(name, rulebook) for name in value.value}
         for name in [name for name, same in by_name.items() if not same]:
             like, here = cards.nearest_models(name, rulebook, result.nearest), cards.models_of_nodes(rulebook)
-            wrong.append(_uncatalogued("model", name, like, here, "remove it for a card of any model", value))
+            other = Alternative("remove it for a card of any model", {value.path: NOTHING})
+            wrong.append(
+                _uncatalogued("model", name, like or here, other, value, did_you_mean(like[0] if like else ""))
+            )
         models = dict.fromkeys(card.model for same in by_name.values() for card in same)  # as in the catalogue
         value = value._replace(value=tuple(models))
     result.violations += wrong or locations.merge(into, {key: value})
 
 
 def _uncatalogued(
-    kind: str, name: str, near: Sequence[str], here: Sequence[str], instead: str, field_value: FieldValue
+    kind: str, name: str, names: Sequence[str], other: Alternative, field_value: FieldValue, hint: str
 ) -> Violation:
-    """The violation (GPU303) for a model or a profile: the fix names those `near` to it, or all that are `here`."""
-    hint = did_you_mean(near[0]) if near else ""
+    """The violation (GPU303) for a model or a profile: the fix names others, or the `other` if none is served."""
     message = f'no catalogue knows the GPU {kind} "{shown(name)}"{hint}'
-    names = near or here
-    fix = f"ask for {'one of: ' if len(names) > 1 else ''}{listed(names)}" if names else instead
-    return Violation(code="GPU303", path=field_value.path, message=message, fix=fix)
+    path, key = field_value.path, f"gpu-{kind}"
+    others = [Alternative(f"write {name}", {path: (key, name)}) for name in names[:TRIED]]
+    fix = joined(alternative.text for alternative in others or (other,))
+    return Violation(code="GPU303", path=path, message=message, fix=fix, alternatives=[others, [other]])
 
 
 def _is_another_use(entry: Entry, pod: Pod, rulebook: Rulebook) -> bool:
@@ -285,15 +310,16 @@ def ask(
     slot_values: Mapping[str, str],
     annotations: frozenset[str],
     rulebook: Rulebook,
+    instead: Readings,
 ) -> ContainerRequest:
     """What a container asks for: its resources, and the keys for it (`annotated`) and for the whole pod (`pod_wide`).
 
     `slot_values` are amounts for it in a back end's own annotations and labels, `annotations` are those that rules
     depend on. Raises Refusal with all its violations.
     """
-    extended = locations.extended_resources(container, rulebook, slot_values)
-    own, wrong = locations.resources(container)
-    words = dict(annotated)
+    extended = locations.extended_resources(container, rulebook, slot_values, instead)
+    own, wrong = locations.resources(container, instead)
+    words = {**annotated, **extended.words}
     if own:
         wrong += locations.merge(words, own)
     stated = {**pod_wide, **words}
@@ -303,22 +329,16 @@ def ask(
     for name, fraction in extended.fractions.items():
         # A fraction of a count (`0.5` of a card) is a share: it joins the shorthand.
         resource = rulebook.resources[name]
-        if not resource.owners:
+        if not resource.owners or fraction > 1:
             wrong.append(locations.not_whole(container, resource, fraction))
             continue
-        try:
-            devices = request.devices_from(1, fraction)
-        except QuantityError as error:
-            fix = f"{error.fix.replace('ask for ', 'write gpu: ')} instead of {name}"
-            wrong.append(locations.not_whole(container, resource, fraction, fix))
-            continue
-        share = FieldValue(devices, locations.where(container, name), show(fraction))
+        share = FieldValue(request.devices_from(1, fraction), locations.where(container, name), show(fraction))
         present = stated.setdefault("gpu", share)
         if present.value != share.value or (present is not share and len(extended.fractions) > 1):
             wrong.append(disagree(present, share))
     gpu_request = build(stated, annotations)
     if gpu_request is not None:
-        wrong += _inconsistent(gpu_request, rulebook)
+        wrong += _inconsistent(gpu_request)
     elif "gpu" in stated:
         for name, amount in extended.amounts.items():
             path = locations.where(container, name)
@@ -353,29 +373,26 @@ def _beside_none(words: Mapping[str, FieldValue], stated: Mapping[str, FieldValu
     """Own amounts beside a `gpu` that is none; for a container, one that only the whole pod is given is replaced."""
     if "gpu" not in stated or stated["gpu"].value is not None:
         return ()
-    return [together(("gpu",), (key,), stated) for key in ASKING[1:] if key in words]
+    both = [together(("gpu",), (key,), stated) for key in ASKING[1:] if key in words]
+    return [replace(violation, alternatives=()) for violation in both]  # no GPU may be what is meant
 
 
-def _inconsistent(asked: GpuRequest, rulebook: Rulebook) -> Iterator[Violation]:
+def _inconsistent(asked: GpuRequest) -> Iterator[Violation]:
     """Keys that exclude each other: a share with a profile, a share that is exclusive."""
-    stated, enabled = asked.stated, rulebook.enabled
+    stated = asked.stated
     sizes = [key for key in ("gpu-tflops", "gpu-cores", "gpu-memory", "gpu") if key in stated]
     if asked.share is None and "gpu" in sizes:
         sizes.remove("gpu")
     sized = asked.share or asked.memory or asked.cores
     if asked.profile is not None and sized:
-        served = any(asked.profile in backend.profiles for backend in enabled)
-        shared = any(backend.shares for backend in enabled)
-        yield together(("gpu-profile",), sizes, stated, keeps=(served or not shared, shared or not served))
+        yield together(("gpu-profile",), sizes, stated)
     if asked.claim is not None and (sized or asked.profile is not None):
-        served = any(mode.claims for backend in enabled for mode in backend.modes)
-        others = [*(["gpu-profile"] if asked.profile else []), *sizes]
-        yield together(("gpu-claim",), others, stated, keeps=(served, True))
+        yield together(("gpu-claim",), [*(["gpu-profile"] if asked.profile else []), *sizes], stated)
     if asked.sharing == "exclusive" and asked.devices == "part":
-        whole = request.ask_for({"gpu": str(asked.count)}, asked)
-        yield replace(
-            together(("gpu-sharing",), sizes, stated), fix=f"remove {stated['gpu-sharing'].key}, or {whole}"
-        )
+        first, *others = [stated[key].path for key in ASKING if key in stated]
+        whole = {first: ("gpu", str(asked.count)), **dict.fromkeys(others, NOTHING)}
+        wish = request.ask_for({"gpu": str(asked.count)}, asked)
+        yield together(("gpu-sharing",), sizes, stated, Alternative(wish, whole))
     if asked.tflops is not None and "gpu-cores" in stated:
         yield together(("gpu-cores",), ("gpu-tflops",), stated)
 
@@ -384,21 +401,27 @@ def together(
     keys: Sequence[str],
     others: Sequence[str],
     stated: Mapping[str, FieldValue],
-    keeps: tuple[bool, bool] = (True, True),
+    instead: Alternative | None = None,
 ) -> Violation:
-    """The violation (GPU202) for keys that exclude each other; the fix `keeps` the first, the others, or either."""
+    """The violation (GPU202) for keys that exclude each other; something may be done `instead` of keeping any."""
     key, other = keys[0], others[0]
     message = f"{key} and {other} cannot hold together: {stated[other]}, and {stated[key]}"
-    kept = [names for names, keep in zip((others, keys), keeps, strict=True) if keep]
-    fix = ", or ".join(f"remove {' and '.join(stated[name].key for name in names)}" for names in kept)
-    return Violation(code="GPU202", path=stated[key].path, message=message, fix=fix)
+    ways = [
+        Alternative(
+            f"remove {' and '.join(stated[name].key for name in names)}",
+            {stated[name].path: NOTHING for name in names},
+        )
+        for names in (others, keys)
+    ]
+    ways = [ways[1], instead] if instead else ways
+    return locations.exclusive("GPU202", stated[key].path, message, ways)
 
 
 def disagree(field_value: FieldValue, given: FieldValue) -> Violation:
     """The violation (GPU203) for shorthand and a resource that differ, both named."""
     message = f"the shorthand and the container's resources disagree: {field_value}, and {given}"
-    fix = f"remove {given.path}; the shorthand writes what it needs"
-    return Violation(code="GPU203", path=given.path, message=message, fix=fix)
+    removal = Alternative(f"remove {given.path}; the shorthand writes what it needs", {given.path: NOTHING})
+    return locations.exclusive("GPU203", given.path, message, [removal])
 
 
 # Whether a pod concerns GPUs at all: this is quick to tell, and every pod is asked it.

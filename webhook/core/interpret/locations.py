@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, product
+from math import ceil
 from typing import Any, Final, NamedTuple
 
 from webhook.core import request
@@ -27,7 +28,7 @@ from webhook.core.rules.modes import Output
 from webhook.core.rules.rulebook import Resource, Rulebook
 from webhook.core.rules.verbs import CONTAINER as CONTAINER_HOLE
 from webhook.core.rules.verbs import METADATA, Amount, Slot, SlotKind
-from webhook.core.violations import Violation
+from webhook.core.violations import AS_WRITTEN, NOTHING, Alternative, Readings, Violation, joined
 
 SUFFIX: Final = "." + PREFIX
 CONTAINER: Final = PREFIX + "container"
@@ -63,10 +64,10 @@ RESOURCES: Final = frozenset(_RESOURCES)
 
 
 class Entry(NamedTuple):
-    """One key that was found: its short name, text and path. `tolerant`: another value may be a label of others."""
+    """One key that was found: its short name, value and path. `tolerant`: another value may be a label of others."""
 
     key: str
-    text: str
+    text: Any
     path: Path
     tolerant: bool = False
 
@@ -83,20 +84,9 @@ def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
             if short is None:
                 if key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
                     yield _unknown_key(key, _QUALIFIED, path, nearest)
-            elif not isinstance(text, str):
-                yield no_string(text, path, short)
-            elif kind == "label" and not labels.is_value(text):
-                # The API server takes it in no label; if an annotation can have it, that is the way.
-                field_value = parse(Entry(short, text, path))
-                if isinstance(field_value, Violation):
-                    yield field_value
-                    continue
-                message = f'"{shown(text)}" cannot be the value of a label: Kubernetes takes {labels.RULE} there'
-                qualified = "gpu" if short == "gpu" else PREFIX + short.removeprefix("gpu-")
-                fix = f"write it as an annotation: {pasteable(qualified, shown(text))}"
-                yield Violation(code="GPU001", path=field_path(path), message=message, fix=fix)
             else:
-                yield Entry(short, text, path, tolerant=short == key)
+                legal = isinstance(text, str) and (kind == "annotation" or labels.is_value(text))
+                yield Entry(short, text, path, tolerant=short == key and legal)
 
 
 def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Violation]]:
@@ -111,7 +101,7 @@ def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Vio
             names = [annotation(name, container) for name in KEYS if name != "gpu-container"]
             yield container, _unknown_key(key, names, path, nearest)
         else:
-            yield container, Entry(short, text, path) if isinstance(text, str) else no_string(text, path, short)
+            yield container, Entry(short, text, path)
 
 
 def annotation(key: str, container: str) -> str:
@@ -125,7 +115,9 @@ def claimed(container: str) -> str:
 
 
 def _unknown_key(key: str, words: Collection[str], path: Path, nearest: Nearest) -> Violation:
-    near = nearest.word(key, words)
+    stem = key.removeprefix(PREFIX).partition(SUFFIX)[0]
+    meant = _KEY_OF.get(_LETTERS.sub("", stem.lower()), "").removeprefix("gpu-")
+    near = key.replace(stem, meant, 1) if meant else nearest.word(key, words)
     fix = f"rename it to {near}" if near else f"rename it to one of: {quantity.listed([*words], 6)}"
     message = f'"{shown(key)}" is not a key of the shorthand'
     return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
@@ -134,51 +126,74 @@ def _unknown_key(key: str, words: Collection[str], path: Path, nearest: Nearest)
 def no_string(value: Any, path: Path, key: str = "") -> Violation:
     """The violation (GPU001) for an annotation or label that is no string; with a `key` it is of the shorthand."""
     text = shown(quantity.text_of(value))
-    message = f"{field_path(path)} is {text} without quotes, and Kubernetes takes only strings there"
+    where = field_path(path)
+    message = f"{where} is {text} without quotes, and Kubernetes takes only strings there"
     fix = f'quote it: {path[-1]}: "{text}"'
-    if key:
-        example = f"write a value of the shorthand, as {path[-1]}{EXAMPLES[key].removeprefix(key)}"
+    alternatives: Sequence[Sequence[Alternative]] = [[Alternative(fix, {where: (key, text)})]] if key else ()
+    if key and key not in request.CHOICES and (value is None or isinstance(value, bool | list | dict)):
+        fix = f"write a value of the shorthand, as {path[-1]}{EXAMPLES[key].removeprefix(key)}"
+        alternatives = [[Alternative(fix, {where: (key, "1")})]] if key == "gpu" and value else ()
         if value is None or value is False:
-            fix = f"remove it, or {example}"
-        elif isinstance(value, bool | list | dict):
-            fix = example if key in ASKING else f"{example}, or remove it"
-        else:
-            try:
-                KEYS[key](text)
-            except QuantityError as error:
-                quoted = "" if isinstance(error, OtherKeyError) else ", in quotes"
-                fix = misread(path, key, error).fix + quoted
-    return Violation(code="GPU001", path=field_path(path), message=message, fix=fix)
+            fix = f"remove it, or {fix}"
+        elif key not in ASKING:
+            fix = f"{fix}, or remove it"
+    elif key:
+        try:
+            KEYS[key](text)
+        except QuantityError as error:
+            wrong = misread(path, key, error)
+            fix, alternatives = wrong.fix, wrong.alternatives
+    return Violation(code="GPU001", path=where, message=message, fix=fix, alternatives=alternatives)
 
 
 def parse(entry: Entry) -> FieldValue | Violation:
-    """The value of a key that was found, or the violation (GPU201) if it does not parse."""
+    """The value of a key that was found, or the violation (GPU201, GPU001) if it does not parse."""
+    key, text, path = entry.key, entry.text, entry.path
+    if not isinstance(text, str):
+        return no_string(text, path, key)
     try:
-        return FieldValue(KEYS[entry.key](entry.text), field_path(entry.path), shown(entry.text))
+        value = FieldValue(KEYS[key](text), field_path(path), shown(text))
     except QuantityError as error:
-        return misread(entry.path, entry.key, error)
+        return misread(path, key, error)
+    if path[1] != "labels" or labels.is_value(text):
+        return value
+    # The API server takes it in no label; if an annotation can have it, that is the way.
+    message = f'"{shown(text)}" cannot be the value of a label: Kubernetes takes {labels.RULE} there'
+    fix = f"write it as an annotation: {pasteable(_qualified(key), shown(text))}"
+    return Violation(code="GPU001", path=value.path, message=message, fix=fix)
+
+
+def _qualified(key: str) -> str:
+    """A key of the shorthand as an annotation of the pod has it."""
+    return "gpu" if key == "gpu" else PREFIX + key.removeprefix("gpu-")
 
 
 def misread(path: Path, name: str, error: QuantityError) -> Violation:
     """The violation (GPU201) for a value that does not parse."""
-    fix = error.fix
+    where, write = field_path(path), request.as_string if path[0] == "metadata" else str
+    parts = [text.partition(",") for text in error.meant]
+    meant = [Alternative(f"write {write(text)}{more}{rest}", {where: (name, text)}) for text, more, rest in parts]
+    fix = joined(value.text for value in meant) or error.fix
     if isinstance(error, OtherKeyError):
         # The other key in the place of this one.
         key, own = str(path[-1]), error.key
         if container := key.partition(SUFFIX)[2]:
             own = annotation(own, container)
         elif key.startswith(PREFIX) or path[1] == "annotations":
-            own = PREFIX + own.removeprefix("gpu-")
+            own = _qualified(own)
         fix = f"remove it, and write {pasteable(own, error.text)}"
+        meant = [Alternative(fix, {where: (error.key, error.text)})]
     if "{{" in error.message:
-        fix = "render the template first, as by helm template, and write the value"
-    return Violation(code="GPU201", path=field_path(path), message=f"{name}: {error.message}", fix=fix)
+        fix, meant = "render the template first, as by helm template, and write the value", []
+    leaving_out = [Alternative("remove it", {where: NOTHING})] if name in request.QUALIFIERS else []
+    message, alternatives = f"{name}: {error.message}", [meant, leaving_out] if meant else []
+    return Violation(code="GPU201", path=where, message=message, fix=fix, alternatives=alternatives)
 
 
 # The shorthand in a container's own resources.
 
 
-def resources(container: Container) -> tuple[dict[str, FieldValue], list[Violation]]:
+def resources(container: Container, instead: Readings) -> tuple[dict[str, FieldValue], list[Violation]]:
     """The shorthand in the container's own resources, by short key, and its violations."""
     stated: dict[str, FieldValue] = {}
     violations: list[Violation] = []
@@ -189,15 +204,18 @@ def resources(container: Container) -> tuple[dict[str, FieldValue], list[Violati
         section = "limits" if name in limits else "requests"
         limit = limits.get(name, requests.get(name))
         path = (*container.path, "resources", section, name)
-        text = quantity.text_of(limit)
+        where, text = field_path(path), quantity.text_of(limit)
         if not quantity.same(limit, requests.get(name, limit)):
             violations.append(overcommitted(container, name))
+        key, text = instead.get(where, (name, text))
+        if not key:
+            continue
         try:
-            value = FieldValue(_shorthand_amount(name, text), field_path(path), as_written(text))
+            value = FieldValue(_shorthand_amount(key, text), where, as_written(text))
         except QuantityError as error:
             violations.append(misread(path, name, error))
         else:
-            violations += merge(stated, {_RESOURCES[name]: value})
+            violations += merge(stated, {_RESOURCES[key]: value})
     # `gpu-webhook.io/gpu: 2` with `/percent: 50` is two halves.
     percent, devices = stated.pop("percent", None), stated.get("gpu")
     if percent is None:
@@ -224,8 +242,8 @@ def _shorthand_amount(name: str, text: str) -> Any:
         if 1 <= percent < 100:
             return percent / 100
         fix = f"write 1 to 99, or {PREFIX}gpu: 1 instead of {PERCENT}"
-        fix = f"write {show(100 * percent)}" if Fraction(1, 100) <= percent < 1 else fix
-        raise QuantityError(f"{as_written(text)} is not a percentage of one GPU", fix)
+        meant = [show(100 * percent)] if Fraction(1, 100) <= percent < 1 else []
+        raise QuantityError(f"{as_written(text)} is not a percentage of one GPU", "" if meant else fix, meant)
     if key == "gpu-cores":
         return request.cores(text, quantity.served)
     if key != "gpu":
@@ -235,12 +253,12 @@ def _shorthand_amount(name: str, text: str) -> Any:
         number = quantity.served(text)
     except QuantityError as error:
         other = request.not_devices(text, error.message)
-        meant = request.devices_meant(text).replace(".", "").isdecimal()
-        raise (other if meant or isinstance(other, OtherKeyError) else error) from None
+        decimal = all(meant.replace(".", "").isdecimal() for meant in other.meant or "?")
+        raise (other if decimal or isinstance(other, OtherKeyError) else error) from None
     if number > 1 and number.denominator > 1:
         low = number.numerator // number.denominator
         message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
-        raise QuantityError(message, f"write {low} or {low + 1}")
+        raise QuantityError(message, meant=(str(low), str(low + 1)))
     return request.devices_from(1, number)
 
 
@@ -269,8 +287,14 @@ def contradiction(key: str, field: FieldValue, other: FieldValue) -> Violation:
     """Two places that ask for different things, both named."""
     first, second = sorted((field, other), key=lambda stated: stated.path)
     message = f"two places ask for a different {key}: {first}, and {second}"
-    fix = f"remove {first.path}, or remove {second.path}"
-    return Violation(code="GPU202", path=second.path, message=message, fix=fix)
+    ways = [Alternative(f"remove {field.path}", {field.path: NOTHING}) for field in (first, second)]
+    return exclusive("GPU202", second.path, message, ways)
+
+
+def exclusive(code: str, path: str, message: str, ways: Sequence[Alternative]) -> Violation:
+    """A violation of which any of some ways is the end."""
+    fix = joined(way.text for way in ways)
+    return Violation(code=code, path=path, message=message, fix=fix, alternatives=[ways])
 
 
 # The extended resources on a container that a rule knows, with the repairs they need.
@@ -281,13 +305,17 @@ def contradiction(key: str, field: FieldValue, other: FieldValue) -> Violation:
 
 @dataclass(slots=True)
 class ExtendedResources:
-    """The known resources of a container: whole amounts above zero, zeros, and fractions; `texts` as written."""
+    """The known resources of a container: whole amounts above zero, zeros, and fractions; `texts` as written.
+
+    `words` are shorthand that is read instead of a resource.
+    """
 
     amounts: dict[str, int] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     zeros: set[str] = field(default_factory=set)
     fractions: dict[str, Fraction] = field(default_factory=dict)
     repairs: dict[str, Edit] = field(default_factory=dict)
+    words: dict[str, FieldValue] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
 
@@ -299,7 +327,9 @@ NO_RESOURCES: Final = ExtendedResources()
 """Of a container without known resources. It is shared and must not be changed."""
 
 
-def extended_resources(container: Container, rulebook: Rulebook, slot_values: Mapping[str, str]) -> ExtendedResources:
+def extended_resources(
+    container: Container, rulebook: Rulebook, slot_values: Mapping[str, str], instead: Readings = AS_WRITTEN
+) -> ExtendedResources:
     """Every known resource of the container, with repairs and violations.
 
     `slot_values` are amounts for this container from annotations and labels of the pod, by slot.
@@ -309,17 +339,17 @@ def extended_resources(container: Container, rulebook: Rulebook, slot_values: Ma
         return NO_RESOURCES
     native = ExtendedResources()
     for name, text in slot_values.items():
-        _take(native, container, resources[name], text)
+        _take(native, container, resources[name], text, instead)
     for name in sorted([key for key in limits if key in resources]):
         limit, requested = limits[name], requests.get(name, limits[name])
         if limit != requested and not quantity.same(limit, requested):
             native.violations.append(overcommitted(container, name))
         else:
-            _take(native, container, resources[name], limit)
+            _take(native, container, resources[name], limit, instead)
     # A request without a limit, which Kubernetes would refuse. It becomes a limit, unless the rule refuses it.
     for name in sorted([key for key in requests if key in resources and key not in limits]):
         requested, resource = requests[name], resources[name]
-        _take(native, container, resource, requested)
+        _take(native, container, resource, requested, instead)
         if name not in {*native.amounts, *native.fractions, *native.zeros}:
             continue
         path = where(container, name)
@@ -340,29 +370,41 @@ def where(container: Container, name: str) -> str:
     return field_path((*container.path, "resources", "limits" if name in container.limits else "requests", name))
 
 
-def _take(native: ExtendedResources, container: Container, resource: Resource, value: Any) -> None:
+def _take(native: ExtendedResources, container: Container, resource: Resource, value: Any, instead: Readings) -> None:
     """Add an amount to those of the container, or what is wrong with it."""
     name = resource.name
     text = value if isinstance(value, str) else quantity.text_of(value)
+    if instead:
+        key, text = instead.get(where(container, name), (name, text))
+        if key in KEYS:
+            native.words[key] = FieldValue(KEYS[key](text), where(container, name), text)
+        if key != name:
+            return
     try:
         amount = _amount(resource, text)
     except QuantityError as error:
         fix, example = error.fix, ", as 1"
         if fix.endswith(example):
             fix = f"{fix.removesuffix(example)}, as {min(_legal(resource, Fraction(1)), default=1)}"
-        meant = request.devices_meant(text) if resource.counts and resource.owners else ""
-        fix = f"write {meant}" if meant.replace(".", "").isdecimal() else _as_percents(resource, text) or fix
-        native.violations.append(_violation("GPU403", container, resource, f": {error.message}", fix))
+        meant = request.devices_meant(text) if resource.counts else ()
+        meant = [text for text in meant if text.replace(".", "").isdecimal()] or _as_percents(resource, text)
+        native.violations.append(_violation("GPU403", container, resource, f": {error.message}", fix, meant))
         return
     if resource.digits:
         scale = 10**resource.digits
+        most = max(getattr(output, "maximum", 0) or scale for output in _outputs(resource))
+        if amount >= 1 and amount * scale > most:  # more than a part, or a percentage
+            percent = [show(amount / 100)] if 1 < amount < 100 and amount.denominator == 1 else []
+            message = f": {shown(text)} is more than {show(Fraction(most, scale))}, the most it can express"
+            wrong = _violation("GPU403", container, resource, message, "", percent, [show(ceil(amount))])
+            native.violations.append(wrong)
+            return
         amount *= scale
         if amount.denominator != 1:
             low = amount.numerator // amount.denominator
             near = [show(Fraction(whole, scale)) for whole in (low, low + 1) if whole % scale]
             message = f": {shown(text)} has more than {resource.digits} decimals"
-            fix = f"write {' or '.join(near)}"
-            native.violations.append(_violation("GPU402", container, resource, message, fix))
+            native.violations.append(_violation("GPU402", container, resource, message, meant=near))
             return
     native.texts[name] = shown(text)
     if amount == 0:
@@ -375,16 +417,15 @@ def _take(native: ExtendedResources, container: Container, resource: Resource, v
         native.violations.append(not_whole(container, resource, amount, _as_percents(resource, text)))
 
 
-def _as_percents(resource: Resource, text: str) -> str:
-    """What to write where `50%`, `0.5` or `half` stands for a part in what counts parts; empty for no part."""
+def _as_percents(resource: Resource, text: str) -> Sequence[str]:
+    """What to write where `50%`, `0.5` or `half` stands for a part in what counts parts; none for no part."""
     part = quantity.nearly(quantity.tidied(request.AMOUNTS.get(text.lower(), text)))
     outputs = [output for output in _outputs(resource) if isinstance(output, Amount)]
     units = [output.unit for output in outputs if output.unit_name == verbs.PERCENT]
     if part is None or not 0 < part <= 1 or not units:
-        return ""
-    scale = 10**resource.digits
-    near = sorted(_legal(resource, 100 * part / units[0] * scale))
-    return f"write {' or '.join(show(Fraction(number, scale)) for number in near)}"
+        return ()
+    near = sorted(_legal(resource, 100 * part / units[0]))
+    return [show(Fraction(number, 10**resource.digits)) for number in near]
 
 
 def _amount(resource: Resource, text: str) -> Fraction:
@@ -451,17 +492,52 @@ def _legal(resource: Resource, amount: Fraction) -> set[int]:
     return {*below[-1:], *above[:1]}
 
 
-def not_whole(container: Container, resource: Resource, amount: Fraction, fix: str = "") -> Violation:
-    """The violation (GPU402) for a fraction of a resource that counts in whole numbers."""
+def not_whole(container: Container, resource: Resource, amount: Fraction, meant: Sequence[str] = ()) -> Violation:
+    """The violation (GPU402) for a fraction of what counts in whole numbers; `meant` are values to write."""
     message = f" is {show(amount)}, and it counts in whole numbers"
-    fix = fix or f"write {' or '.join(map(str, sorted(_legal(resource, amount)))) or '1'}"
-    return _violation("GPU402", container, resource, message, fix)
+    meant = meant or [*map(str, sorted(_legal(resource, amount)))] or ["1"]
+    return _violation("GPU402", container, resource, message, meant=meant)
 
 
-def _violation(code: str, container: Container, resource: Resource, message: str, fix: str) -> Violation:
-    """A violation in the line of a resource, whose name begins the message."""
-    path, message = where(container, resource.name), resource.name.replace(CONTAINER_HOLE, container.name) + message
-    return Violation(code=code, path=path, message=message, fix=fix, rule=resource.rule)
+def _violation(
+    code: str,
+    container: Container,
+    resource: Resource,
+    message: str,
+    fix: str = "",
+    meant: Sequence[str] = (),
+    elsewhere: Sequence[str] = (),
+) -> Violation:
+    """A violation in the line of a resource, whose name begins the message; `meant` are values to write there.
+
+    Where they give no GPU, as of what no enabled back end owns, the shorthand may, or values for `elsewhere`.
+    """
+    name, path = resource.name, where(container, resource.name)
+    write = request.as_string if isinstance(name, Slot) else str
+    values = [Alternative(f"write {write(text)}", {path: (name, text)}) for text in meant]
+    words = [word for text in (*meant, *elsewhere) if (word := in_shorthand(container, resource, text))]
+    return Violation(
+        code=code,
+        path=path,
+        message=name.replace(CONTAINER_HOLE, container.name) + message,
+        fix=joined(value.text for value in values or words[: len(elsewhere)]) or fix,
+        rule=resource.rule,
+        alternatives=[values, words],
+    )
+
+
+def in_shorthand(container: Container, resource: Resource, text: str) -> Alternative | None:
+    """To ask for what a resource counts by the key of the shorthand for it; None if there is none."""
+    wish = ("gpu", text)
+    try:
+        if not (resource.counts or resource.digits):
+            wish = ("gpu-memory", show_size(int(_amount(resource, text) * (resource.memory_unit or 0))))
+        KEYS[wish[0]](wish[1])
+    except QuantityError:
+        return None
+    return Alternative(
+        f"ask for {pasteable(*wish)} instead of {resource.name}", {where(container, resource.name): wish}
+    )
 
 
 def foreign(container: Container, rulebook: Rulebook) -> Iterator[str]:
@@ -536,30 +612,30 @@ MOST_HINTS: Final = 8
 """How many keys get a hint."""
 
 _SHARES: Final = frozenset({"fraction", "fractions", "share", "shares", "portion", "part", "percent", "percentage"})
-_SPELLINGS: Final[Mapping[str, Collection[str]]] = {
-    "gpu": _SHARES
-    | {"", "s", "count", "counts", "num", "number", "nums", "quantity", "amount", "device", "devices", "card"}
-    | {"cards", "limit", "limits", "request", "requests", "req", "total", "units", "size"},
-    "gpu-memory": {"mem", "memory", "vram", "ram", "memsize", "memorysize", "memlimit", "memorylimit", "memories"}
-    | {"memgb", "memgib", "memmb", "memmib", "memorygb", "memorymb", "memorymib", "memorygib", "framebuffer"},
-    "gpu-cores": {"core", "cores", "compute", "sm", "sms", "util", "utilization", "corepercent", "corepercentage"}
-    | {"corelimit", "corelimits"},
-    "gpu-model": {"type", "types", "product", "name", "kind", "cardtype", "cardmodel", "class", "sku", "models"}
-    | {"accelerator", "generation", "family"},
-    "gpu-profile": {"profiles", "slice", "slices", "mig", "migprofile", "partition", "partitions", "instance"},
-    "gpu-sharing": {"sharingstrategy", "sharingmode", "sharemode", "mode", "strategy", "shared"},
-    "gpu-backend": {"backends", "provider", "system", "plugin", "scheduler"},
-    "gpu-claim": {"claims", "claimname", "claimtemplate", "resourceclaim"},
-    "gpu-container": {"containers", "containername", "fractioncontainername"},
-    "gpu-tflops": {"tflop", "flops", "teraflops"},
-    "gpu-placement": {"policy", "schedulingpolicy", "schedulerpolicy", "spread", "binpack", "topology"},
+_SPELLINGS: Final[Mapping[str, str]] = {
+    "gpu": "s count counts num number nums quantity amount device devices card cards limit limits request requests"
+    " req total units size",
+    "gpu-memory": "mem vram ram memsize memorysize memlimit memorylimit memories memgb memgib memmb memmib memorygb"
+    " memorymb memorymib memorygib framebuffer",
+    "gpu-cores": "core compute sm sms util utilization corepercent corepercentage corelimit corelimits",
+    "gpu-model": "type types product name kind cardtype cardmodel class sku models accelerator generation family",
+    "gpu-profile": "profiles slice slices mig migprofile partition partitions instance",
+    "gpu-sharing": "sharingstrategy sharingmode sharemode mode strategy shared",
+    "gpu-backend": "backends provider system plugin scheduler",
+    "gpu-claim": "claims claimname claimtemplate resourceclaim",
+    "gpu-container": "containers containername fractioncontainername",
+    "gpu-tflops": "tflop flops teraflops",
+    "gpu-placement": "policy schedulingpolicy schedulerpolicy spread binpack topology",
 }
 """What other systems and people write after `gpu` for each key, in small letters without dashes."""
 
 _HEADS: Final = ("n", "nr", "num", "number-of", "count", "request", "requests", "limit", "v", "x")
 """What other systems and people write before `gpu`."""
 
-_KEY_OF: Final = {spelling: key for key in KEYS for spelling in {key.removeprefix("gpu-"), *_SPELLINGS[key]}}
+_KEY_OF: Final = {
+    **dict.fromkeys(("", *_SHARES), "gpu"),
+    **{word: key for key in KEYS for word in (key.removeprefix("gpu-"), *_SPELLINGS[key].split())},
+}
 _LETTERS: Final = re.compile("[^a-z0-9]")
 _LIKE_OURS: Final = re.compile("gpu[-_.]?webhook")
 

@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from unicodedata import normalize
 
+from webhook.core.violations import either
+
 if TYPE_CHECKING:  # quicktions publishes no types, and has the interface of the standard library
     from fractions import Fraction as Fraction  # noqa: PLC0414, TID251 - all of webhook takes it from here
 else:
@@ -47,11 +49,12 @@ _THOUSANDS = re.compile(r"[1-9][0-9]{0,2},[0-9]{3}")
 
 
 class QuantityError(ValueError):
-    """The text is not an amount of the kind asked for; `fix` says how to write one."""
+    """The text is not an amount of the kind asked for; `fix` says how to write one, `meant` are those to write."""
 
-    def __init__(self, message: str, fix: str) -> None:
+    def __init__(self, message: str, fix: str = "", meant: Sequence[str] = ()) -> None:
+        fix = fix or f"write {either(meant)}"
         super().__init__(f"{message}; {fix}")
-        self.message, self.fix = message, fix
+        self.message, self.fix, self.meant = message, fix, meant
 
 
 # Reading. Whatever is no amount of the kind raises QuantityError, if nothing else is said.
@@ -116,7 +119,7 @@ def size(text: str) -> int:
     message = f"{quoted} is not a size in the form of Kubernetes" if meant else f"{quoted} is not a size"
     if meant and not any(map(str.isalpha, text)):
         message = f"{quoted} has no unit"
-    raise QuantityError(message, f"write {' or '.join(meant) or '8Gi or 8192Mi'}")
+    raise QuantityError(message, "" if meant else "write 8Gi or 8192Mi", meant)
 
 
 def sizes_meant(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from webhook.core.backends import cards, read_back, translate
-from webhook.core.backends.translate import ANY_MODEL, CannotExpressError, Translation, Way, as_text
+from webhook.core.backends.translate import ANY_MODEL, TRIED, CannotExpressError, Translation, Way, as_text
 from webhook.core.forms.document import did_you_mean
 from webhook.core.interpret import locations
 from webhook.core.interpret.interpret import ContainerRequest
@@ -34,7 +34,7 @@ from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Constant, Mode, Output
 from webhook.core.rules.rulebook import Rulebook, nearest_backend
 from webhook.core.rules.verbs import CONTAINER, holes
-from webhook.core.violations import Refusal, Violation
+from webhook.core.violations import Alternative, Refusal, Violation, either, joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,13 @@ Candidate = Assignment | Failure
 """One back end in the choice: how it serves the container, or why it cannot."""
 
 
+@dataclass(slots=True)
+class Trials:
+    """How often fixes are tried for one pod: 16 ms at most [measured]."""
+
+    left: int = 400
+
+
 class Preference(NamedTuple):
     """What decides between the back ends that can serve, beside the cluster's order; None decides nothing.
 
@@ -63,14 +70,21 @@ class Preference(NamedTuple):
     policy_allows          whether the tenant's policy allows a candidate
     node_selection_allows  whether the pod's own node selection leaves any node of a candidate
     bound_to_nodes_of      whether every node that the pod may run on is one of a candidate
-    advises                whether a fix is tried, and the nearest that is served looked for
+    trials                 what is left of those in which fixes are tried, and the nearest that is served looked for
+    beside                 what the author does anyhow, as it is tried with a fix
     """
 
     tenant_default: str | None = None
     policy_allows: Callable[[Assignment], bool] | None = None
     node_selection_allows: Callable[[Assignment], bool] | None = None
     bound_to_nodes_of: Callable[[Assignment], bool] | None = None
-    advises: bool = True
+    trials: Trials | None = None
+    beside: Alternative | None = None
+
+    def allows(self, candidate: Assignment) -> bool:
+        """Whether the policy and the pod's node selection allow a candidate."""
+        judges = (self.policy_allows, self.node_selection_allows)
+        return all(judge is None or judge(candidate) for judge in judges)
 
 
 def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference) -> Assignment | None:
@@ -84,7 +98,6 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
     not_allowed: Assignment | None = None
     at_home = False  # whether a back end fails on whose nodes the pod has to run
     considered: Iterable[Candidate] = candidates(demand, rulebook, preference.tenant_default)
-    policy_allows, nodes_allow = preference.policy_allows, preference.node_selection_allows
     bound = preference.bound_to_nodes_of
     if bound is not None and demand.request is None:
         resources = [rulebook.resources[name] for name in demand.extended.amounts]
@@ -99,13 +112,13 @@ def choose(demand: ContainerRequest, rulebook: Rulebook, preference: Preference)
             at_home |= bool(own) and all(bound and bound.issubset(values) for bound, values in bounds)
             if candidate.reason.code == "GPU203" and not demand.extended.amounts:
                 break  # a zero contradicts the shorthand; another back end must not be taken instead
-        elif (policy_allows is None or policy_allows(candidate)) and (nodes_allow is None or nodes_allow(candidate)):
+        elif preference.allows(candidate):
             return candidate
         else:
             not_allowed = not_allowed or candidate
     if (not_allowed is not None and not at_home) or (not failures and demand.request is None):
         return not_allowed
-    raise Refusal(_unserved(demand, failures, rulebook, advises=preference.advises))
+    raise Refusal(_unserved(demand, failures, rulebook, preference))
 
 
 def candidates(
@@ -210,15 +223,16 @@ def _ordered(owners: Iterable[Backend], devices: str, rulebook: Rulebook) -> Seq
 
 def attempt(demand: ContainerRequest, backend: Backend, rulebook: Rulebook) -> Candidate:
     """How one back end serves a container, or why it cannot."""
-    sharing, present = demand.stated.get("gpu-sharing"), rulebook.surroundings.present
-    if sharing is not None and sharing.value not in backend.sharing:
-        kinds = sorted(backend.sharing)
+    sharing, present, kinds = demand.stated.get("gpu-sharing"), rulebook.surroundings.present, backend.sharing
+    if "fractional" in kinds and demand.request is not None and demand.request.devices != "profile":
+        kinds -= {"partitioned"}  # its partitions are had by their names alone
+    if sharing is not None and sharing.value not in kinds:
         part = demand.request is not None and demand.request.devices == "part"
-        fitting = " or ".join(kind for kind in kinds if (kind == "exclusive") != part)
+        fitting = " or ".join(kind for kind in sorted(kinds) if (kind == "exclusive") != part)
         ways = [Way("leave it out" if fitting else "leave gpu-sharing out", {"gpu-sharing": ""})]
         if fitting:
             ways.insert(0, Way(f"ask for gpu-sharing: {fitting}", {"gpu-sharing": fitting.partition(" ")[0]}))
-        message = f"its sharing is {' or '.join(kinds)}, not {sharing.value}"
+        message = f"its sharing is {' or '.join(sorted(kinds))}, not {sharing.value}"
         return Failure(backend, CannotExpressError("GPU301", message, ways, "gpu-sharing"))
     if present is not None and backend.nodes.required and backend.name not in present:
         message, fix = "no node of this cluster has it", "ask for what another back end serves"
@@ -304,7 +318,7 @@ MENTIONED: Final = 4
 
 
 def _unserved(
-    demand: ContainerRequest, failures: Sequence[Failure], rulebook: Rulebook, *, advises: bool
+    demand: ContainerRequest, failures: Sequence[Failure], rulebook: Rulebook, preference: Preference
 ) -> Violation:
     """The reason of the preferred back end, and in notes those of the others.
 
@@ -338,7 +352,7 @@ def _unserved(
         message = f"{first.name} cannot serve {subject}: {reason.message}"
 
     # A fraction of a count, `nvidia.com/gpu: 0.5`, is a mistake in the resource if nobody shares that.
-    code, fix = reason.code, _fix(demand, first, reason, rulebook) if advises else reason.fix
+    code, fix = reason.code, _fix(demand, first, reason, rulebook, preference)
     if demand.fraction is not None and code == "GPU301":
         code, fix = "GPU402", f"write {demand.fraction}: 1, which is a whole device"
     companions = [mode.companions for mode in first.modes if mode.companions and demand.request]
@@ -347,8 +361,13 @@ def _unserved(
     # An administrator can help with a part of some card that there is.
     request, largest = demand.request, max((card.memory for card in rulebook.devices.values()), default=0)
     part = request and request.devices in {"part", "profile"} and (request.memory or 0) <= largest
+    wholes = any(mode.when.devices in {"whole", None} for backend in rulebook.enabled for mode in backend.modes)
+    told = rulebook.trial or preference.beside is not None
+    if request and request.devices == "whole" and not wholes and not told:
+        fix = f"{fix}; or an administrator enables a back end that gives whole GPUs (gpu-webhook survey)"
+        message = f"this cluster gives no whole GPUs; {message}"
     counted = demand.fraction and not any(owner.shares for owner in rulebook.resources[demand.fraction].known)
-    if part and not counted and not rulebook.trial and not any(backend.shares for backend in rulebook.enabled):
+    if part and not counted and not told and not any(backend.shares for backend in rulebook.enabled):
         fix = f"{fix}; or an administrator enables a back end that shares GPUs (gpu-webhook survey)"
         message = f"{NOTHING_SHARED}; {message}"
 
@@ -381,48 +400,72 @@ def _unserved(
     )
 
 
-TRIED: Final = 12
-"""With how many models a fix is tried: as many as a message lists."""
+LISTED: Final = 6
+"""How many models a fix names."""
 
 
-def _fix(demand: ContainerRequest, backend: Backend, reason: CannotExpressError, rulebook: Rulebook) -> str:
+def reworded(demand: ContainerRequest, words: Mapping[str, str]) -> ContainerRequest | None:
+    """The demand with other words, of which empty ones leave a key out; None if it asks for no GPU then."""
+    stated = {key: value for key, value in demand.stated.items() if key not in words}
+    try:
+        stated |= {key: FieldValue(KEYS[key](text), "", text) for key, text in words.items() if text}
+    except QuantityError:
+        return None
+    request = build(stated, demand.annotations)
+    return None if request is None else replace(demand, stated=stated, request=request)
+
+
+def _fix(
+    demand: ContainerRequest,
+    backend: Backend,
+    reason: CannotExpressError,
+    rulebook: Rulebook,
+    preference: Preference,
+) -> str:
     """The ways of a reason that lead to what its back end serves; if none does, the nearest request that it serves.
 
     A container with resources of its own is advised where these are read.
     """
-    request = demand.request
-    if request is None or not reason.ways:
+    request, trials = demand.request, preference.trials
+    if request is None or not reason.ways or trials is None or trials.left <= 0:
         return reason.fix
-    models = cards.models_here(rulebook, backend)
+    models, least = cards.models_here(rulebook, backend), request.memory or 0
+    models = sorted(models, key=lambda model: rulebook.devices[model.lower()].memory < least)
     models = [model for model in request.models if model in models] or models[:TRIED]
 
     def served(words: Mapping[str, str]) -> str:
         """The first model with which the request is served that has these words; empty if it is not."""
-        stated = {key: value for key, value in demand.stated.items() if key not in words}
-        texts = {key: text for key, text in words.items() if text and text != ANY_MODEL}
-        try:
-            stated |= {key: FieldValue(KEYS[key](text), "", text) for key, text in texts.items()}
-        except QuantityError:
-            return ""
         for model in models if ANY_MODEL in words.values() else [""]:
-            stated |= {"gpu-model": FieldValue((model,), "", model)} if model else {}
-            other = replace(demand, stated=stated, request=build(stated, request.annotations))
-            if other.request is not None and isinstance(attempt(other, backend, rulebook), Assignment):
+            trials.left -= 1
+            if trials.left < 0:
+                break
+            other = reworded(demand, {**words, "gpu-model": model} if model else words)
+            candidate = attempt(other, backend, rulebook) if other is not None else None
+            if isinstance(candidate, Assignment) and preference.allows(candidate):
                 return model or ANY_MODEL
         return ""
 
-    texts, helps = [], False
+    def beside(words: Mapping[str, str], text: str) -> str:
+        """The text, after what its author does anyhow, if no key among these words does that."""
+        paths = {demand.stated[key].path for key in words if key in demand.stated}
+        anyhow = preference.beside
+        return text if anyhow is None or not paths.isdisjoint(anyhow.readings) else f"{anyhow.text}, and {text}"
+
+    texts: list[str] = []
+    helps = False
     for way in reason.ways:
-        head, colon, _ = way.text.partition(": ")
-        if colon and ANY_MODEL in way.words.values():
+        if not way.words:
+            texts += [way.text] if preference.beside is None else []
+        elif ANY_MODEL in way.words.values():
             able = [model for model in models if served({**way.words, "gpu-model": model})]
-            text = "" if not able else way.text if len(able) == len(models) else f"{head}: {listed(able)}"
-        else:
-            text = way.text if not way.words or served(way.words) else ""
-        texts += [text] if text else []
-        helps = helps or bool(text and way.words)
+            key, verb = key_of("gpu-model", request), "ask for" if request.models else "add"
+            texts += [beside(way.words, f"{verb} {key}: {either(able[:LISTED])}")] if able else []
+            helps = helps or bool(able)
+        elif served(way.words):
+            texts.append(beside(way.words, way.text))
+            helps = True
     if helps:
-        return ", or ".join(texts)
+        return joined(texts)
 
     # Each amount is tried as it is, without a way of sharing, and with no model or another.
     card = translate.find_card(request.models, rulebook, backend)
@@ -432,7 +475,8 @@ def _fix(demand: ContainerRequest, backend: Backend, reason: CannotExpressError,
     selections += [{"gpu-model": ANY_MODEL}] if request.models or not card else []
     sharings = [{}, {"gpu-sharing": ""}] if request.sharing else [{}]
     for (pods, amount), sharing, selection in product(amounts, sharings, selections):
-        if model := served({**amount, **sharing, **selection}):
+        changed = {**amount, **sharing, **selection}
+        if model := served(changed):
             words = {key: text for key, text in amount.items() if text}
             words |= {"gpu-model": model} if model != ANY_MODEL else {}
             lines = " and ".join(pasteable(key_of(key, request), text) for key, text in words.items())
@@ -440,8 +484,10 @@ def _fix(demand: ContainerRequest, backend: Backend, reason: CannotExpressError,
             wish = f"use {pods} pods, each with {wish.removeprefix('ask for ')}" if pods > 1 else wish
             fixes = [wish] if words else []
             left = [key_of(key, request) for key, text in {**sharing, **selection}.items() if not text]
-            return ", and ".join([f"leave {' and '.join(left)} out", *fixes] if left else fixes)
-    return ", or ".join(way.text for way in reason.ways if not way.words) or "ask for what it serves"
+            return beside(changed, ", and ".join([f"leave {' and '.join(left)} out", *fixes] if left else fixes))
+    if trials.left < 0:
+        return reason.fix
+    return joined(way.text for way in reason.ways if not way.words) or "ask for what it serves"
 
 
 def _nearest_amounts(

@@ -21,16 +21,16 @@ from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_
 from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod, Requirement, require_nodes
 from webhook.core.kube.quantity import Fraction, show_size
 from webhook.core.plan import choose
-from webhook.core.plan.choose import Assignment, NodeSelection, Preference, requirements, rule_text
+from webhook.core.plan.choose import Assignment, NodeSelection, Preference, Trials, requirements, rule_text
 from webhook.core.quota import tally
 from webhook.core.request import KEYS, GpuRequest, pasteable
 from webhook.core.rules.modes import Companions, Constant
-from webhook.core.rules.rulebook import Rulebook, Surroundings
+from webhook.core.rules.rulebook import Resource, Rulebook, Surroundings
 from webhook.core.rules.verbs import CONTAINER, SlotKind
-from webhook.core.violations import Refusal, Violation
+from webhook.core.violations import Alternative, Refusal, Violation, joined
 
-ADVISED: Final = 2
-"""For how many containers of a pod the nearest request that is served is looked for: 16 ms at most [measured]."""
+COST: Final = 10
+"""What it costs to read a container again, in trials of one request."""
 
 
 @dataclass(slots=True)
@@ -61,11 +61,68 @@ def make(
     `tenant_default` and `policy_allows` are those of `Preference`. `interpretation` is that of the pod, if one is
     made already.
     """
-    interpretation = interpretation or interpret(pod, rulebook)
-    plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
     nodes = NodeSelection(pod, rulebook)
     by_nodes = (nodes.allows, nodes.binds_to) if nodes.selects else (None, None)
     preference = Preference(tenant_default, policy_allows, *by_nodes)
+    trials = Trials()
+    plan = _make(nodes, interpretation or interpret(pod, rulebook), preference._replace(trials=trials))
+    if any(violation.alternatives for violation in plan.violations):
+        plan.violations = [_tried(violation, plan, nodes, preference, trials) for violation in plan.violations]
+    return plan
+
+
+def _tried(
+    violation: Violation, plan: Plan, nodes: NodeSelection, preference: Preference, trials: Trials
+) -> Violation:
+    """A violation whose fix names what leads to a GPU; if nothing of it does, it says why and what would."""
+    groups = [group for group in violation.alternatives if group]
+    before = {(other.code, other.path) for other in plan.violations if other is not violation}
+
+    def left(alternative: Alternative, trials: Trials | None) -> tuple[Plan, list[Violation]]:
+        """The plan with one thing done, and what is wrong then that was not before."""
+        again = interpret(nodes.pod, nodes.rulebook, instead=alternative.readings)
+        other = _make(nodes, again, preference._replace(trials=trials, beside=alternative))
+        return other, [wrong for wrong in other.violations if (wrong.code, wrong.path) not in before]
+
+    for group in groups:
+        fixes: list[str] = []
+        for alternative in group:
+            trials.left -= COST * len(nodes.pod.containers)
+            if trials.left < 0:
+                return violation
+            other, wrong = left(alternative, None)
+            if violation in other.violations:
+                return violation  # this is of what no reading changes, as a claim
+            if all(need.code == "GPU503" for need in wrong) and (before or other.assignments):
+                needs = dict.fromkeys([alternative.text, *(need.fix for need in wrong)])
+                fixes.append("; ".join(needs))
+        if fixes:
+            unchanged = group is groups[0] and fixes == [alternative.text for alternative in group]
+            return violation if unchanged else replace(violation, fix=joined(fixes))
+    for then in left(groups[-1][0], trials)[1] if groups and trials.left > 0 else ():
+        if not then.code.startswith("GPU3"):
+            break
+        message = f"{violation.message}, and {then.message}"
+        return replace(violation, message=message, fix=then.fix, notes=then.notes)
+    return violation
+
+
+def _left(demand: ContainerRequest, resource: Resource, nodes: NodeSelection, preference: Preference) -> str:
+    """The warning about a resource of back ends that are not enabled, which begins with what gives a GPU instead."""
+    name, owners = resource.name, quantity.listed([owner.name for owner in resource.known], choose.MENTIONED)
+    text = f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"
+    wish = locations.in_shorthand(demand.container, resource, demand.extended.texts[name])
+    if wish is None or not preference.trials:
+        return text
+    again = interpret(nodes.pod, nodes.rulebook, instead=wish.readings)
+    served = _make(nodes, again, preference._replace(trials=None))
+    return f"{wish.text}: {text}" if served.assignments and not served.violations else text
+
+
+def _make(nodes: NodeSelection, interpretation: Interpretation, preference: Preference) -> Plan:
+    """The plan, with the fix of each violation as it is."""
+    pod, rulebook = nodes.pod, nodes.rulebook
+    plan = Plan(interpretation, warnings=list(interpretation.warnings), violations=list(interpretation.violations))
 
     # A back end and its resources for each container.
     # Nothing is translated if the pod names a model or profile that no catalogue has.
@@ -77,12 +134,9 @@ def make(
         warnings: list[str] = []
         try:
             if demand.anything and not unknown:
-                preference = preference._replace(advises=len(plan.violations) < ADVISED)
                 assignment = choose.choose(nodes.bind(demand), rulebook, preference)
-                for name in demand.extended.amounts if assignment is None else ():
-                    owners = ", ".join(owner.name for owner in rulebook.resources[name].known)
-                    text = f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"
-                    warnings.append(text)
+                disabled = map(rulebook.resources.__getitem__, demand.extended.amounts if assignment is None else ())
+                warnings += [_left(demand, resource, nodes, preference) for resource in disabled]
         except Refusal as refusal:
             plan.violations += refusal.violations
         if assignment is not None:

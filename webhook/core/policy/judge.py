@@ -130,7 +130,7 @@ def _ungoverned(
 def _ruled(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> Iterator[Breach]:
     """A breach for each rule of the policy that what the containers hold breaks, or that cannot judge it."""
     yield from limits.check_allowed(policy, held, rulebook)
-    yield from limits.check_ceilings(policy, held)
+    yield from limits.check_ceilings(policy, held, rulebook)
     yield from limits.check_countable(policy, held, pod_usage(held))
 
 

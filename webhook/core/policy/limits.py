@@ -17,7 +17,7 @@ from webhook.core.policy import unknown_devices
 from webhook.core.policy.usage import Holding, PodUsage, pod_usage
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ask, Ledger, Outcome, fitting
-from webhook.core.request import FieldValue, GpuRequest
+from webhook.core.request import ASKING, FieldValue, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import RULES, Ceiling, Kinds, Quota, TenantPolicy
@@ -186,7 +186,7 @@ def _other_kind(
 # Ceilings: the most that one container, and one pod, may ask for.
 
 
-def check_ceilings(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Breach]:
+def check_ceilings(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rulebook) -> Iterator[Breach]:
     """A breach for each amount of a ceiling that a container, or the pod, exceeds."""
     groups = [("container", policy.container, [holding]) for holding in held if policy.container is not None]
     for scope, ceiling, group in [*groups, ("pod", policy.pod, held)]:
@@ -224,6 +224,8 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Br
             fix = "ask for no GPU here: the policy lets nobody have any of its memory"
             if size:
                 fix = f"ask for gpu-memory: {show_size(size)} or less{of_each}{instead}"
+                if len(group) == 1 and not _is_served(group[0], {"gpu-memory": show_size(size)}, rulebook):
+                    fix = f"ask an operator of the cluster for an Exemption that lifts {scope}"
             violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
             yield Breach(scope, ceiling.action, violation)
 
@@ -239,6 +241,15 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding]) -> Iterator[Br
                 fix = f'ask for gpu-cores: "{percent}" or less{of_each}{instead}{limiting}'
             violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
             yield Breach(scope, ceiling.action, violation)
+
+
+def _is_served(holding: Holding, words: Mapping[str, str], rulebook: Rulebook) -> bool:
+    """Whether some back end serves what a container holds in these words instead."""
+    gone = dict.fromkeys([*ASKING, "gpu-backend", "gpu-sharing"], "")
+    bare = replace(holding.demand, extended=locations.NO_RESOURCES)
+    demand = choose.reworded(bare, {**gone, **words})
+    attempts = [choose.attempt(demand, backend, rulebook) for backend in rulebook.enabled] if demand else []
+    return any(isinstance(candidate, choose.Assignment) for candidate in attempts)
 
 
 def _fewer(most: Fraction, held: Sequence[Holding]) -> str:

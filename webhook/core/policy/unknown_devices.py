@@ -76,8 +76,9 @@ def find(pod: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
                     continue
                 # The fix names the most similar resource, of an enabled back end if one has any.
                 resources = {key: there for key, there in rulebook.resources.items() if not isinstance(key, Slot)}
-                near = closest(name, [key for key, there in resources.items() if there.owners])
-                near = near or closest(name, [*resources])
+                enabled = [key for key, there in resources.items() if there.owners]
+                near = next((key for key in enabled if name.startswith(f"{key}.")), "")
+                near = near or closest(name, enabled) or closest(name, [*resources])
                 instead = f"{near} instead" if near else 'gpu: "1" instead'
                 if near and not resources[near].owners:
                     disabled = resources[near].known[0].name

@@ -39,6 +39,9 @@ class Card:
     at: Location = derived(forms.place)
     model: str = required(TEXT, "The name that `gpu-model` asks for.", "A100-80GB")
     aliases: tuple[str, ...] = optional(list_of(TEXT), "Other names that `gpu-model` may use.", ["A100"])
+    families: tuple[str, ...] = optional(
+        list_of(TEXT), "Names of several cards, of which any may be given.", ["Ascend910B"]
+    )
     names: tuple[str, ...] = optional(
         list_of(TEXT),
         "Product names as the driver reports them; node labels have them with dashes for spaces.",
@@ -116,7 +119,8 @@ class Cards(dict[str, Card]):
         sizes: dict[str, dict[str, Card]] = {}
         shorter: dict[str, dict[str, Card]] = {}
         for card in self.values():
-            sizes.setdefault(_CAPACITY.sub("", plain(card.model)), {})[card.model] = card
+            for base in (_CAPACITY.sub("", plain(card.model)), *map(plain, card.families)):
+                sizes.setdefault(base, {})[card.model] = card
             for product in card.names:
                 rest = plain(product)
                 while match := _FIRST_WORD.match(rest):
