@@ -62,8 +62,8 @@ soak: setup ## every test with larger numbers: more pods, storms at full size, e
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --quiet --locked --group soak
 	@SOAK=1 $(PYTEST)
 
-release: setup ## write install.yaml, the chart, the image, an SBOM and checksums into dist/; IMAGE=registry/name:tag or @digest
-	@$(BIN)/python -m tests.release $(if $(IMAGE),--image $(IMAGE))
+release: setup ## write install.yaml, the chart, the image, a plugin for krew, an SBOM and checksums into dist/; IMAGE=registry/name:tag or @digest URL=https://...
+	@$(BIN)/python -m tests.release $(if $(IMAGE),--image $(IMAGE)) $(if $(URL),--url $(URL))
 
 image: setup ## build the container image of Debian packages with buildah into dist/, as root
 	@$(BIN)/python -m tests.image

@@ -1,4 +1,6 @@
-"""The files of a release: install.yaml, the chart, a bill of materials, the image, and their checksums.
+"""The files of a release: install.yaml, the chart, a plugin of kubectl with its manifest for krew, and others.
+
+Those are a bill of materials, the image, and the checksums of all.
 
 Two releases of one commit are equal to the byte: times are that of the commit.
 """
@@ -7,6 +9,8 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,6 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.cluster.binaries import ROOT
 from tests.release import chart, kustomized
 
@@ -26,22 +32,24 @@ IMAGE = f"gpu-webhook:{VERSION}"
 """The image that the manifests name."""
 
 
-def write(kubectl: Path, folder: Path, image: str = IMAGE, archives: Sequence[Path] = ()) -> None:
+URL = "https://releases.example/gpu-webhook"
+"""Where the files of a release are, unless it says so."""
+
+
+def write(kubectl: Path, folder: Path, image: str = IMAGE, archives: Sequence[Path] = (), url: str = URL) -> None:
     """Write the files into a folder; objects are to run `image`, a name with a tag or a digest.
 
-    `archives` are files that are there already, and get a checksum, too.
+    `archives` are files that are there already, and get a checksum, too. All will be published below `url`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # What the image holds of other people's Python, by uv.lock, in CycloneDX.
-    uv = Path(sys.executable).with_name("uv")
-    command = [str(uv), "export", "--locked", "--quiet", "--no-dev", "--no-emit-project", "--format=cyclonedx1.5"]
-    said = subprocess.run(
-        [*command, "--preview-features=sbom-export"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    bill: dict[str, Any] = json.loads(said)
+    bill: dict[str, Any] = json.loads(_exported("--format=cyclonedx1.5", "--preview-features=sbom-export"))
     bill["metadata"]["timestamp"] = datetime.fromtimestamp(_committed(), UTC).isoformat()
     bill["serialNumber"] = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(bill["components"])).urn
+    plugin = _plugin()
     made = {
+        PLUGIN: plugin,
+        "gpu.yaml": _manifest(f"{url}/{PLUGIN}", hashlib.sha256(plugin).hexdigest()).encode(),
         "install.yaml": kustomized.text(kubectl).replace(f"image: {IMAGE}\n", f"image: {image}\n").encode(),
         f"gpu-webhook-{VERSION}.tgz": _chart(kubectl, image),
         "sbom.cdx.json": json.dumps(bill, indent=2).encode(),
@@ -50,6 +58,60 @@ def write(kubectl: Path, folder: Path, image: str = IMAGE, archives: Sequence[Pa
         (folder / name).write_bytes(content)
     summed = sorted([*(folder / name for name in made), *archives])
     (folder / "SHA256SUMS").write_text("".join(f"{_checksum(file)}  {file.name}\n" for file in summed))
+
+
+def _exported(*options: str) -> str:
+    """The locked packages of the installed programs, in a format of uv."""
+    uv = Path(sys.executable).with_name("uv")
+    command = [str(uv), "export", "--locked", "--quiet", "--no-dev", "--no-emit-project", *options]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+PLUGIN = "kubectl-gpu.tar.gz"
+
+
+def _plugin() -> bytes:
+    """The command as krew installs it: without what only the server needs compiled, and with the rules beside it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "webhook", "rules"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    metadata = f"Metadata-Version: 2.1\nName: gpu-webhook\nVersion: {VERSION}\n"
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in ("tests/release/kubectl-gpu", *listed.splitlines()):
+            target = Path(scratch, name.removeprefix("tests/release/"))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target)
+        described = Path(scratch, f"gpu_webhook-{VERSION}.dist-info")
+        described.mkdir()
+        (described / "METADATA").write_text(metadata)
+        requirements = _exported("--no-header", "--no-annotate", "--no-emit-package=gunicorn-h1c")
+        Path(scratch, "requirements.txt").write_text(requirements)
+        return _packed(Path(scratch), Path(scratch))
+
+
+def _manifest(uri: str, digest: str) -> str:
+    """The plugin as krew's index describes one (krew: docs/developer/plugin-manifest)."""
+    platform = {
+        "selector": {"matchExpressions": [{"key": "os", "operator": "In", "values": ["darwin", "linux"]}]},
+        "uri": uri,
+        "sha256": digest,
+        "bin": "kubectl-gpu",
+    }
+    spec = {
+        "version": f"v{VERSION}",
+        "shortDescription": "Explain GPU requests, quotas and inventory",
+        "description": "Says what gpu-webhook makes of pods that ask for GPUs, and why; shows nodes, tenants and"
+        " their quotas; examines an installation.",
+        "caveats": "Needs python3, 3.11 or newer. The first run installs its packages into the user's cache.",
+        "platforms": [platform],
+    }
+    plugin = {
+        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": "Plugin",
+        "metadata": {"name": "gpu"},
+        "spec": spec,
+    }
+    return yaml.safe_dump(plugin, sort_keys=False, width=100)
 
 
 def _checksum(file: Path) -> str:
@@ -62,14 +124,19 @@ def _chart(kubectl: Path, image: str) -> bytes:
         folder = Path(scratch, "gpu-webhook")
         chart.write(kubectl, folder)
         _name(folder / "values.yaml", image)
-        # A tar archive of a folder, the same for the same content.
-        written = io.BytesIO()
-        with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-                entry = tarfile.TarInfo(str(path.relative_to(folder.parent)))
-                entry.size, entry.mtime, entry.mode = path.stat().st_size, _committed(), 0o644
-                archive.addfile(entry, io.BytesIO(path.read_bytes()))
-        return gzip.compress(written.getvalue(), mtime=0)
+        return _packed(folder, folder.parent)
+
+
+def _packed(folder: Path, base: Path) -> bytes:
+    """A tar archive of a folder, the same for the same content, with paths from `base`."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            entry = tarfile.TarInfo(str(path.relative_to(base)))
+            mode = 0o755 if os.access(path, os.X_OK) else 0o644
+            entry.size, entry.mtime, entry.mode = path.stat().st_size, _committed(), mode
+            archive.addfile(entry, io.BytesIO(path.read_bytes()))
+    return gzip.compress(written.getvalue(), mtime=0)
 
 
 def _name(values: Path, image: str) -> None:
