@@ -113,7 +113,7 @@ def test_a_kustomization_is_built_by_what_is_on_the_path(tmp_path: Path) -> None
 
     assert (built.code, built.json["backends"]) == (0, {"main": "acme-card"})
     assert (failed.code, failed.err) == (2, "gpu-webhook: kustomize build other: no base\n")
-    nothing = "gpu-webhook: -k base: neither kubectl nor kustomize is on the path, and one of them builds it\n"
+    nothing = "gpu-webhook: -k base: kubectl or kustomize builds it, and neither is on the path\n"
     assert (missing.code, missing.err) == (2, nothing)
 
 

@@ -578,7 +578,7 @@ def test_each_example_of_help_works_as_a_plugin_of_kubectl(
 ) -> None:
     port, offering = free_port(), node("t4-1", capacity={"nvidia.com/gpu": 4})
     healthy.client.create(offering)
-    (project / "around.json").unlink(missing_ok=True)
+    (project / "a.json").unlink(missing_ok=True)
     line = f"exec {healthy.client.kubectl_path} gpu {command} {example}"
     serving = {"serve": f" --bind 127.0.0.1:{port} --metrics 127.0.0.1:0", "watch": ""}
     serving |= dict.fromkeys(("console", "settle"), f" --bind 127.0.0.1:{port}")
@@ -591,7 +591,7 @@ def test_each_example_of_help_works_as_a_plugin_of_kubectl(
 
     def serves() -> bool:
         if command == "watch":
-            return (project / "around.json").exists()
+            return (project / "a.json").exists()
         if command != "console":
             return accepts(port)
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:

@@ -25,21 +25,13 @@ COMMANDS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "test": ("try suites: what has to become of pods", "suite.yaml", "suite.yaml --rules rules -o junit"),
     "schema": ("print the JSON Schema of rules, for editors", "> rules.json", "Backend"),
-    "render": (
-        "print the webhook configurations for this cluster",
-        "webhooks > webhooks.yaml",
-        "policies --with policies.yaml",
-    ),
+    "render": ("print objects for the API server", "webhooks > webhooks.yaml", "policies --with policies.yaml"),
     "doctor": ("examine the installation in the current cluster", "", "--rules rules -o json"),
     "inventory": ("show what nodes have and what pods ask for", "", "nodes.json pods.yaml -o json"),
     "survey": ("write the Cluster document that fits a cluster", "> cluster.yaml", "nodes.json"),
     "tenants": ("show the quota and the usage of each tenant", "", "vision-dev --user ada"),
     "settle": ("count what tenants use, for serve --cluster", "", "--rules rules --grace 60"),
-    "watch": (
-        "write nodes and claims of the cluster into a file for serve",
-        "--write around.json",
-        "--write around.json --rules rules",
-    ),
+    "watch": ("write nodes and claims into a file for serve", "--write a.json", "--write a.json --rules rules"),
     "completion": ("print what completes the command line in a shell", "bash > completions", "zsh"),
 }
 """The subcommands, what each is for, and two examples of what follows its name.
@@ -49,9 +41,14 @@ if the command line names it: `explain` starts without the server, and the serve
 """
 
 
+def called() -> str:
+    """The name by which the program was started: as a plugin of kubectl it has another."""
+    return "kubectl-gpu" if Path(sys.argv[0]).name == "kubectl-gpu" else "gpu-webhook"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    program = "kubectl gpu" if Path(sys.argv[0]).name == "kubectl-gpu" else "gpu-webhook"
+    program = called().replace("kubectl-gpu", "kubectl gpu")
     arguments = sys.argv[1:] if arguments is None else arguments
     grammar = parser(arguments, program)
     options = grammar.parse_args(arguments)

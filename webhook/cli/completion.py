@@ -1,8 +1,6 @@
 """`gpu-webhook completion`: print what completes commands, options, files and folders in a shell."""
 
 import argparse
-import sys
-from pathlib import Path
 
 import shtab
 
@@ -18,8 +16,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print it, for the name by which the program was called."""
     from webhook.cli import __main__
 
-    called = Path(sys.argv[0]).name
-    grammar = __main__.parser(program=called if called == "kubectl-gpu" else "gpu-webhook")
+    grammar = __main__.parser(program=__main__.called())
     todo = [grammar]
     while todo:
         for action in todo.pop()._actions:  # noqa: SLF001 - argparse tells its arguments to nobody

@@ -39,9 +39,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.epilog = f"{command.epilog}\n\nkubectl create --dry-run=server tells what else the API server refuses"
     what = "pods, workloads, policies, lists or reviews, as YAML or JSON, folders of them, or codes as GPU104"
     command.add_argument("file", nargs="*", metavar="FILE|DIR|-|CODE", help=what)
-    command.add_argument(
-        "-f", "--filename", action="append", default=[], metavar="FILE", help="the same, as in kubectl"
-    )
+    command.add_argument("-f", "--filename", action="append", default=[], metavar="FILE", help="the same")
     command.add_argument("-k", "--kustomize", default="", metavar="DIR", help="what kustomize makes of a folder")
     options.around_option(
         command,
@@ -60,9 +58,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     source = "with --to: the back end of the pods at present"
     command.add_argument("--from", dest="source", default="", metavar="NAME", help=source)
     judges = command.add_mutually_exclusive_group()
-    demo = (
-        "judge by the imagined cluster of make run, which shares GPUs; default where rules/cluster.yaml is as shipped"
-    )
+    demo = "judge by the imagined cluster of make run; default where rules/cluster.yaml is as shipped"
     judges.add_argument("--demo", action="store_true", help=demo)
     there = "judge by the rules, policies, usage, nodes and claims of the current cluster"
     judges.add_argument("--cluster", action="store_true", help=there)
@@ -142,10 +138,8 @@ def run(arguments: argparse.Namespace) -> int:
         colours = COLOURS if where.isatty() and "NO_COLOR" not in os.environ else {}
         print("\n\n".join("\n".join(paint(view(pod), colours)) for pod in told), file=where)
     if arguments.output == "yaml" and not arguments.quiet:
-        pods = [
-            {"apiVersion": "v1", "kind": "Pod", **pod.after} for pod in answer.explanations if pod.decision.allowed
-        ]
-        print(_text(pods), end="")
+        stored = (pod.after for pod in answer.explanations if pod.decision.allowed)
+        print(_text({"apiVersion": "v1", "kind": "Pod", **pod} for pod in stored), end="")
     messages = [violation.message for pod in refused for violation in pod.decision.violations]
     unshared = any(message.startswith(NOTHING_SHARED) for message in messages)
     if unshared and not arguments.cluster and _is_as_shipped(rules):
@@ -180,9 +174,7 @@ def _kustomized(folder: str) -> bytes:
     commands = (["kubectl", "kustomize", folder], ["kustomize", "build", folder])
     command = next((command for command in commands if shutil.which(command[0])), None)
     if command is None:
-        raise options.UsageError(
-            f"-k {folder}: neither kubectl nor kustomize is on the path, and one of them builds it"
-        )
+        raise options.UsageError(f"-k {folder}: kubectl or kustomize builds it, and neither is on the path")
     ran = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - no shell, and what the user asks for
     if ran.returncode:
         raise options.UsageError(f"{' '.join(command)}: {ran.stderr.decode(errors='replace').strip()}")

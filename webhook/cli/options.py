@@ -60,22 +60,16 @@ def around_option(command: argparse.ArgumentParser, what: str) -> None:
 @contextmanager
 def progress(what: str) -> Iterator[None]:
     """Say on a terminal what takes longer than a second, until it is done."""
-    said: list[str] = []
-
-    def say() -> None:
-        said.append(what)
-        print(f"{what} ...", end="", file=sys.stderr, flush=True)
-
-    timer = threading.Timer(1.0, say)
+    terminal = sys.stderr.isatty()
+    timer = threading.Timer(1.0, print, [f"{what} ..."], {"end": "", "file": sys.stderr, "flush": True})
     timer.daemon = True
-    if sys.stderr.isatty():
+    if terminal:
         timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        if said:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        print("\r\x1b[K" if terminal else "", end="", file=sys.stderr, flush=True)
 
 
 def output_option(command: argparse.ArgumentParser) -> None:
