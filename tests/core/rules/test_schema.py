@@ -69,7 +69,7 @@ OTHERS: tuple[Any, ...] = (0, "word", [], {}, None, True, -1, 2.5, "{word}", "co
 NOT_FORM = (
     "^no (rule|catalogue|parameter|back end)|does not enable|has no parameter|nothing under reads",
     "is no multiple of|less than min|^no number is from|has a meaning already",
-    "^two keys become|^the example|^what becomes of|: in a key only",
+    "^two keys become|stands in a text, and is|^the example|^what becomes of|: in a key only",
     "is in another list than|is not within",
     "no request both has|is made by|is for partitions|stands here a second time|nothing writes the parameter",
     "is no (key|value|name|glob)",
@@ -151,6 +151,16 @@ def _at_most(rule: Any, place: Place) -> Any:
         return _at(rule, place)
     except KeyError:
         return "nothing"
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_no_message_shows_how_the_program_keeps_a_document(name: str) -> None:
+    """A mapping or a list in every place: as the value of a parameter it may come to stand in a text."""
+    rule = RULES[name]
+    others: tuple[Any, ...] = ({"word": 1}, [[]])
+    changed = (_changed(rule, place, other) for place in _places(rule) if place for other in others)
+
+    assert [problem for each in changed for problem in _problems(name, each) if "Node(" in problem] == []
 
 
 def test_a_parameter_may_stand_for_any_scalar_of_a_back_end() -> None:

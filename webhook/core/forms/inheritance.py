@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from webhook.core.forms.document import DocumentError, Location, Node, Parameters, Problem, nearest
+from webhook.core.forms.document import DocumentError, Location, Node, Parameters, Problem, kind, nearest
 from webhook.core.forms.forms import Schema, reference
 
 _PARAMETER = re.compile(r"\$\(([A-Za-z][A-Za-z0-9]*)\)")
@@ -99,8 +99,15 @@ def substituted(node: Node, parameters: Parameters, path: str = "spec") -> Node:
             raise DocumentError(Problem(at, path, f'no parameter is called "{name}"{nearest(name, parameters)}'))
         return parameters[name].value
 
+    def in_text(name: str, at: Location) -> str:
+        if isinstance(given := value(name, at), dict | list):
+            raise DocumentError(
+                Problem(at, path, f'the parameter "{name}" stands in a text, and is {kind(given)}; give it a text')
+            )
+        return str(given)
+
     def replaced(text: str, at: Location) -> str:
-        return _PARAMETER.sub(lambda match: str(value(match[1], at)), text)
+        return _PARAMETER.sub(lambda match: in_text(match[1], at), text)
 
     match node.value:
         case dict():
