@@ -25,8 +25,9 @@ from webhook.server import settings
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook check` takes."""
-    default, what = settings.default_rules(), "rule files (default: %(default)s)"
-    command.add_argument("directory", nargs="?", type=Path, default=default, metavar="DIR", help=what)
+    default = settings.default_rules()
+    what = f"a directory of rules, or files, which are checked by the rules beside them or those in {default}"
+    command.add_argument("target", nargs="*", default=[str(default)], metavar="DIR|FILE|-", help=what)
     losses = "list requests that cannot be recovered from a pod's resources"
     command.add_argument("--losses", action="store_true", help=losses)
     options.output_option(command)
@@ -34,8 +35,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what is wrong with rule files, or what they hold; NOT_FINE where they cannot be used."""
-    if not arguments.directory.is_dir():
-        raise options.UsageError(f"{arguments.directory} is not a directory")
+    directory, contents = Path(arguments.target[0]), dict[str, bytes]()
+    if len(arguments.target) > 1 or not directory.is_dir():
+        contents = {name: content for content, name in map(options.read_content, arguments.target)}
+        beside = directory.parent / "cluster.yaml"
+        directory = beside.parent if beside.is_file() else settings.default_rules()
     from webhook.cli import policy_advice
     from webhook.cli.table import number
     from webhook.core.policy import membership, unknown_devices
@@ -44,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         with options.progress("running the examples of the rules"):
-            rulebook = rule_files.load(arguments.directory)
-        rule_files.check_installable(arguments.directory, rulebook.cluster)
+            rulebook = rule_files.load_beside(directory, contents) if contents else rule_files.load(directory)
+        if not contents:
+            rule_files.check_installable(directory, rulebook.cluster)
     except rule_files.RuleFilesError as error:
         if arguments.output == "json":
             options.print_json(broken(error.problems))
@@ -54,16 +59,17 @@ def run(arguments: argparse.Namespace) -> int:
         return options.NOT_FINE
     lost = None
     if arguments.losses:
-        backends = rulebook.backends.items()
-        lost = [loss for name, backend in backends for loss in losses(backend, with_only(name, rulebook))]
+        named = rulebook.backends.items()
+        lost = [loss for name, backend in named for loss in losses(backend, with_only(name, rulebook))]
     own = rulebook.cluster.unlisted(cluster.OWN, fix="add it if the webhook is installed there")
-    warnings = [*map(str, own), *doubts(rulebook), *policy_advice.every(rulebook, time.time())]
+    backends = [backend for backend in rulebook.backends.values() if backend.at.file in contents] or rulebook.enabled
+    warnings = [*map(str, own), *doubts(rulebook, backends), *policy_advice.every(rulebook, time.time())]
     if arguments.output == "json":
         more = {} if lost is None else {"losses": lost}
         options.print_json({"fine": True, "problems": [], "warnings": warnings, **more, **counts(rulebook)})
         return options.FINE
     fine = f"fine, but {number(len(warnings), 'warning')}" if warnings else "all fine"
-    print("\n".join([f"{arguments.directory}: {describe(counts(rulebook))}: {fine}", *warnings]))
+    print("\n".join([f"{', '.join(arguments.target)}: {describe(counts(rulebook))}: {fine}", *warnings]))
     if strict := unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster):
         print(f"{', '.join(strict)}: {membership.STRICT}")
     if lost:
@@ -156,9 +162,9 @@ def contract(rulebook: Rulebook) -> dict[str, Any]:
     }
 
 
-def doubts(rulebook: Rulebook) -> Iterator[str]:
-    """Modes of enabled back ends that probably do not mean what their author meant, as sentences with their lines."""
-    for backend in rulebook.enabled:
+def doubts(rulebook: Rulebook, backends: Iterable[Backend]) -> Iterator[str]:
+    """Modes of back ends that probably do not mean what their author meant, as sentences with their places."""
+    for backend in backends:
         # Modes that no request reaches, that no example shows, or whose way of sharing is not offered.
         alone = with_backend_alone(backend, rulebook.devices)
         shown = set()
@@ -167,7 +173,7 @@ def doubts(rulebook: Rulebook) -> Iterator[str]:
                 planned = plan.make(pod.read(examples.pod_of(example)), alone)
                 shown |= {served.mode.at for served in planned.assignments}
         for mode in reversed({mode.at: mode for mode in reversed(backend.modes)}.values()):
-            rule = f"{mode.at.of(backend.name)} spec.modes"
+            rule = f"{mode.at}: spec.modes"
             # The mode before it that takes all of its requests, whatever the card.
             earlier = backend.modes[: [mode.at for mode in backend.modes].index(mode.at)]
             whole = (other for other in earlier if other.profile is None and other.size is None)

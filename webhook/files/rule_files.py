@@ -10,7 +10,7 @@ import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -23,6 +23,7 @@ import yaml
 from webhook.core import examples, pod_templates
 from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem
 from webhook.core.interpret import claims
+from webhook.core.kube import fields
 from webhook.core.rules import rulebook
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Cards
@@ -100,6 +101,30 @@ def load_systems(
     return load(
         directory, lambda given: [*filter(is_of_any_cluster, given), *parse(cluster.encode(), "cluster.yaml")]
     )
+
+
+def load_beside(directory: Path, contents: Mapping[str, bytes]) -> Rulebook:
+    """The rules of a directory with files of other paths, in place of its files and documents of the same names."""
+    own: list[Node] = []
+    problems: list[Problem] = []
+    for path, content in contents.items():
+        try:
+            own += parse(content, path)
+        except DocumentError as error:
+            problems += error.problems
+    if problems:
+        raise RuleFilesError(problems)
+
+    def subject(node: Node) -> object:
+        raw = node.plain()
+        kind = fields.at(raw, "kind")
+        return kind if kind == "Cluster" else (kind, str(fields.at(raw, "metadata", "name")))
+
+    def stays(node: Node) -> bool:
+        return node.at.file not in names and subject(node) not in subjects
+
+    subjects, names = {*map(subject, own)}, {Path(path).name for path in contents}
+    return load(directory, lambda given: [*filter(stays, given), *own])
 
 
 def _failing(rule: Backend | ClaimSource | Workload, devices: Cards | None = None) -> Sequence[Problem]:

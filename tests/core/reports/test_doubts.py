@@ -7,7 +7,7 @@ from webhook.core.rules.rulebook import Rulebook
 
 
 def _said(rulebook: Rulebook) -> list[str]:
-    return [*check.doubts(rulebook)]
+    return [*check.doubts(rulebook, rulebook.enabled)]
 
 
 def test_the_shipped_rules_raise_none() -> None:
@@ -28,8 +28,8 @@ def test_a_mode_behind_one_that_takes_its_requests_is_told() -> None:
 
     taken = 'as "all" (acme.yaml:13) takes them all; it only reads what pods bring along'
     assert said == [
-        'acme (acme.yaml:13) spec.modes: no example shows "all"',
-        f'acme (acme.yaml:15) spec.modes: no request becomes "parts", {taken}',
+        'acme.yaml:13:5: spec.modes: no example shows "all"',
+        f'acme.yaml:15:5: spec.modes: no request becomes "parts", {taken}',
     ]
 
 
@@ -44,8 +44,7 @@ def test_one_condition_takes_all_that_another_does(general: str, special: str, *
     )
 
     assert (
-        any(text.startswith('acme (acme.yaml:14) spec.modes: no request becomes "special"') for text in said)
-        == covered
+        any(text.startswith('acme.yaml:14:5: spec.modes: no request becomes "special"') for text in said) == covered
     )
 
 
@@ -58,5 +57,5 @@ def test_a_way_of_sharing_that_the_back_end_does_not_offer_is_told() -> None:
     )
 
     assert said[1:] == [
-        'acme (acme.yaml:13) spec.modes: nobody can ask for "by time", as sharing does not list time-sliced'
+        'acme.yaml:13:5: spec.modes: nobody can ask for "by time", as sharing does not list time-sliced'
     ]
