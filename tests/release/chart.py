@@ -117,8 +117,8 @@ def _readme(values: str) -> str:
             comments = []
         elif not line:
             comments = []
-    operating = (kustomized.MANIFESTS / "README.md").read_text()
-    told = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", operating, re.MULTILINE))
+    _, _, table = (kustomized.MANIFESTS / "README.md").read_text().partition("| component | what it does |\n")
+    told = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", table.partition("\n\n")[0], re.MULTILINE))
     meant |= {f"components.{value(each)}": re.sub(r" \(\[.*\)\)", "", told[each]) for each in COMPONENTS}
     defaults: dict[str, Any] = {}
     for name, default in yaml.safe_load(values).items():
