@@ -61,7 +61,7 @@ def test_bash_completes_commands_options_choices_and_files(program: str, tmp_pat
     def await_text(text: str) -> None:
         nonlocal told
         while text.encode() not in told:
-            assert select.select([ours], [], [], 30)[0], told
+            assert select.select([ours], [], [], 20)[0], told
             told += os.read(ours, 4096)
         told = b""
 
@@ -75,15 +75,22 @@ def test_bash_completes_commands_options_choices_and_files(program: str, tmp_pat
         stderr=theirs,
         start_new_session=True,
     ) as shell:
-        os.write(ours, f'eval "$({program} completion bash)"; echo re""ady\n'.encode())
-        await_text("ready\r\n")
-        for typed, completed in (("expl", "explain "), ("--out", "--output "), ("j", "json "), ("po", "pod.yaml ")):
-            start = f"{program} " if typed == "expl" else ""
-            os.write(ours, f"{start}{typed}\t".encode())
-            await_text(completed)
-        os.write(ours, b"-k over\t")
-        await_text("overlays")
-        shell.kill()
+        try:
+            os.write(ours, f'eval "$({program} completion bash)"; echo re""ady\n'.encode())
+            await_text("ready\r\n")
+            for typed, completed in (
+                ("expl", "explain "),
+                ("--out", "--output "),
+                ("j", "json "),
+                ("po", "pod.yaml "),
+            ):
+                start = f"{program} " if typed == "expl" else ""
+                os.write(ours, f"{start}{typed}\t".encode())
+                await_text(completed)
+            os.write(ours, b"-k over\t")
+            await_text("overlays")
+        finally:
+            shell.kill()
     os.close(ours)
     os.close(theirs)
 
