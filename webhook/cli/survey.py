@@ -268,11 +268,11 @@ def on_no_nodes(
     """
     described = {name_of(raw): raw for raw in objects.of("DeviceClass")}
     resources = {name: str(fields.at(raw, "spec", "extendedResourceName")) for name, raw in described.items()}
+    slices = [fields.mapping(raw, "spec") for raw in objects.of("ResourceSlice")]
 
     def titled_class(name: str) -> str:
-        slices = objects.of("ResourceSlice")
-        own = [raw for raw in slices if mentions(described[name], [str(fields.at(raw, "spec", "driver"))])]
-        nodes = {str(fields.at(raw, "spec", "nodeName")) for raw in own}
+        own = [spec for spec in slices if mentions(described[name], [str(spec.get("driver"))])]
+        nodes = {spec["nodeName"] for spec in own if "nodeName" in spec}
         return f"DeviceClass {name}" + (f", ResourceSlices of {named_nodes([*nodes])}" if nodes else "")
 
     for backend in rulebook.backends.values():
@@ -466,7 +466,10 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
     names = [installed.backend.name for installed in there]
 
     nodes = number(len(objects.of("Node")), "node")
-    slices = {str(fields.at(raw, "spec", "nodeName")): json.dumps(raw) for raw in objects.of("ResourceSlice")}
+    slices: dict[str, set[str]] = defaultdict(set)  # the models of the cards of nodes
+    for raw in objects.of("ResourceSlice"):
+        if found := models_in(json.dumps(raw), rulebook):
+            slices[str(fields.at(raw, "spec", "nodeName"))] |= found
     devices = slices.keys() | {name for pool in pools for name in pool.names}
     read = f"{nodes}, {len(devices)} with devices, {number(len(workloads or ()), 'workload')}"
     heading = f"# Written by `gpu-webhook survey`, which read {read}."
@@ -508,16 +511,16 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
     sources = {"labels": models.copy(), "annotations": nameless, "ResourceSlices": slices}
     marks = [mark for installed in there for mark in installed.backend.nodes.annotations]
     notes = {name_of(raw): fields.mapping(raw, "metadata", "annotations") for raw in objects.of("Node")}
-    evidence = {name: ",".join(str(notes[name].get(mark)) for mark in marks) for name in nameless}
-    for name, text in {**evidence, **slices}.items():
-        for model in models_in(text, rulebook) or [""] * (name in nameless):
+    told = {name: models_in(",".join(str(notes[name].get(mark)) for mark in marks), rulebook) for name in nameless}
+    for name, found in (*told.items(), *slices.items()):
+        for model in found or {""}:
             models[model][name] = None
     if "" in models or (nameless and len(models) > 1):
         fix = "write device: if all cards are of one model; else shares become no sizes, and no quota counts memory"
         undecided.append(f"no label of {named_nodes([*nameless])} names a card that a catalogue knows: {fix}")
     elif len(models) == 1:
         [(model, tellers)] = models.items()
-        what = " and ".join(source for source, told in sources.items() if told)
+        what = " and ".join(source for source, nodes_of in sources.items() if nodes_of)
         lines.append(Line(f"  device: {model}", f"by the {what} of {named_nodes([*tellers])}"))
 
     parameters, unclear = parameters_of(there, plugins, {*map(name_of, objects.of("RuntimeClass"))})
