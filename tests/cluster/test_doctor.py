@@ -549,6 +549,9 @@ def test_explain_judges_by_the_rules_and_policies_of_the_cluster(healthy: Instal
     healthy.client.delete(limiting)
 
 
+OFFERING = node("t4-1", capacity={"nvidia.com/gpu": 4})
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that the examples of `--help` name."""
@@ -561,7 +564,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in (folder / "pod.yaml", folder / "pods.yaml", base / "pod.yaml"):
         file.write_text(json.dumps(train))
     (base / "kustomization.yaml").write_text("resources: [pod.yaml]\n")
-    (folder / "nodes.json").write_text(json.dumps(node("t4-1", capacity={"nvidia.com/gpu": 4})))
+    (folder / "nodes.json").write_text(json.dumps(OFFERING))
     case = {"name": "a whole card", "ask": {"gpu": "1"}}
     suite = {"apiVersion": API_VERSION, "kind": "Suite", "metadata": {"name": "cards"}, "spec": {"cases": [case]}}
     (folder / "suite.yaml").write_text(json.dumps(suite))
@@ -570,23 +573,30 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def offering(healthy: Installation) -> Iterator[Installation]:
+    """A whole installation in a cluster with a node that has cards."""
+    healthy.client.create(OFFERING)
+    yield healthy
+    healthy.client.delete(OFFERING)
+
+
 @pytest.mark.parametrize(
     ("command", "example"), [(name, example) for name, (_, *examples) in COMMANDS.items() for example in examples]
 )
 def test_each_example_of_help_works_as_a_plugin_of_kubectl(
-    healthy: Installation, project: Path, command: str, example: str
+    offering: Installation, project: Path, command: str, example: str
 ) -> None:
-    port, offering = free_port(), node("t4-1", capacity={"nvidia.com/gpu": 4})
-    healthy.client.create(offering)
+    port = free_port()
     (project / "a.json").unlink(missing_ok=True)
-    line = f"exec {healthy.client.kubectl_path} gpu {command} {example}"
+    line = f"exec {offering.client.kubectl_path} gpu {command} {example}"
     serving = {"serve": f" --bind 127.0.0.1:{port} --metrics 127.0.0.1:0", "watch": ""}
     serving |= dict.fromkeys(("console", "settle"), f" --bind 127.0.0.1:{port}")
     environment = {
         **os.environ,
-        "PATH": f"{Path(PROGRAM).parent}:{healthy.client.kubectl_path.parent}:/usr/bin:/bin",
+        "PATH": f"{Path(PROGRAM).parent}:{offering.client.kubectl_path.parent}:/usr/bin:/bin",
         "HOME": str(project),
-        "KUBECONFIG": str(healthy.client.kubeconfig),
+        "KUBECONFIG": str(offering.client.kubeconfig),
     }
 
     def serves() -> bool:
@@ -607,13 +617,12 @@ def test_each_example_of_help_works_as_a_plugin_of_kubectl(
     ) as program:
         try:
             if command in serving:
-                until(serves, "it serves")
+                until(serves, "it serves", within=60)
                 program.terminate()
             _, told = program.communicate(timeout=120)
         finally:
             program.kill()
 
-    healthy.client.delete(offering)
     noted = [] if (command, example) != ("explain", "pod.yaml") else [JUDGED_BY_DEMO]
     assert (program.returncode, told.decode().splitlines()) == (0, noted)
 
