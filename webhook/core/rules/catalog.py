@@ -144,7 +144,7 @@ class Known:
     """
 
     backends: Collection[str]
-    devices: Mapping[str, Card]
+    devices: Cards
     enabled: Collection[str] = ()
     parametrised: Collection[str] = ()
     asking: Collection[str] = ()
@@ -195,6 +195,26 @@ MODEL: Final = _one_of(
     lambda known: {device.model for device in known.devices.values()},
     lambda known, text: known.devices[text.lower()].model if text.lower() in known.devices else None,
 )
+
+
+def _family(node: Node, scope: forms.Scope) -> tuple[str, ...]:
+    cards = scope.known.devices.by_plain_name.get(plain(node.text()), ())
+    return tuple(card.model for card in cards) or (MODEL.read(node, scope),)
+
+
+def _single(node: Node, scope: forms.Scope) -> str:
+    model, *others = _family(node, scope)
+    if others:
+        raise node.problem(f'"{node.text()}" is {" or ".join([model, *others])}; write the one that is meant')
+    return model
+
+
+FAMILY: Final = TEXT.reading(_family)
+"""The models that a name may mean in a pod's `gpu-model`, as A100 means A100-40GB and A100-80GB."""
+
+SINGLE: Final = TEXT.reading(_single)
+"""A model by a name that means no other."""
+
 PROFILE: Final = _one_of(
     "no catalogue has the profile",
     lambda known: {profile for device in known.devices.values() for profile in device.profiles},

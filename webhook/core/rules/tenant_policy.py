@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, Final, Literal
+from itertools import chain
+from typing import Any, Final, Literal, TypeVar
 
 from webhook.core import request
 from webhook.core.forms import forms
@@ -18,9 +19,11 @@ from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
 from webhook.core.quota import tally
 from webhook.core.quota.tally import Tally
-from webhook.core.rules.catalog import BACKEND, MODEL, PROFILE, VENDOR, enabled_by
+from webhook.core.rules.catalog import BACKEND, FAMILY, PROFILE, SINGLE, VENDOR, enabled_by
 from webhook.core.rules.cluster import ACCESS, FATE, Access, WithoutPolicy
 from webhook.core.violations import ACTIONS, Action
+
+T = TypeVar("T")
 
 RULES: Final = ("container", "pod", "allowed", "forbidden", "quota")
 """The rules of a policy, each with an action of its own."""
@@ -85,8 +88,12 @@ _OWN: Final = "What becomes of a pod that breaks this rule, if not what the poli
 _SHARING: Final = word(request.SHARINGS)
 
 
-def _listed(element: forms.Shape[str]) -> forms.Shape[frozenset[str]]:
+def _listed(element: forms.Shape[T]) -> forms.Shape[frozenset[T]]:
     return forms.set_of(element, f"{_EMPTY}; leave it out to say nothing")
+
+
+_FAMILIES: Final = _listed(FAMILY)
+_MODELS: Final = _FAMILIES.reading(lambda node, scope: frozenset(chain(*_FAMILIES.read(node, scope))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +137,9 @@ class Kinds:
 
     backends: frozenset[str] = optional(_listed(BACKEND), "Back ends, by name.", ["hami-vgpu"])
     vendors: frozenset[str] = optional(_listed(VENDOR), "Vendors, as catalogues name them.", ["nvidia"])
-    models: frozenset[str] = optional(_listed(MODEL), "Card models, by name or alias.", ["A100-80GB"])
+    models: frozenset[str] = optional(
+        _MODELS, "Card models; the name of a family, as A100, stands for all of it.", ["A100-80GB"]
+    )
     sharing: frozenset[str] = optional(_listed(_SHARING), "Ways of sharing a device.", ["fractional"])
     profiles: frozenset[str] = optional(_listed(PROFILE), "Partitions, by name.", ["1g.10gb"])
     action: Action = optional(_ACTION, _OWN, key="enforcementAction", default="deny", unset=None)
@@ -146,7 +155,7 @@ class Defaults:
         "The back end that serves them.",
         "hami-vgpu",
     )
-    model: str | None = optional(MODEL, "The card model.", "A100-80GB")
+    model: str | None = optional(SINGLE, "The card model.", "A100-80GB")
     sharing: str | None = optional(_SHARING, "The way of sharing a device.")
     memory: int | None = optional(_SIZE.reading(_some), "The memory of a bare `gpu: 1`.", "8Gi")
     rule: str = derived(forms.line, default="")
@@ -160,7 +169,7 @@ def _models(node: Node, scope: forms.Scope) -> Tally:
     spelled: dict[str, str] = {}
     for name, amounts in _OF_MODELS.read(node, scope).items():
         at = Node(name, node.keys.get(name, node.at), node.path)
-        model = scope.try_read(partial(MODEL.read, at, scope), "")
+        model = scope.try_read(partial(SINGLE.read, at, scope), "")
         if model and spelled.setdefault(model, name) != name:
             message = f'"{name}" and "{spelled[model]}" are the same model, {model}'
             scope.problems.append(Problem(at.at, at.path, message))
@@ -176,7 +185,7 @@ _OF_MODELS: Final = map_of(_AMOUNTS, minProperties=1)
 class _Hard(_Limits):
     models: Tally = optional(
         _OF_MODELS.reading(_models),
-        "The same of single card models, by name or alias.",
+        "The same of each of some card models.",
         {"A100-80GB": {"devices": 4, "memory": "320Gi"}},
     )
 
