@@ -8,6 +8,7 @@ a mount path is not resolved, and a namespace without a policy is left alone.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms.document import API_VERSION
@@ -106,8 +107,10 @@ def filled_in(rulebook: Rulebook, at: float) -> Iterator[tuple[str, Object, Obje
     They protect devices from pods and claims that the webhook is not asked about, and quotas from deletions, as
     exemptions are at a time. For which requests they are the manifests say.
     """
-    exemptions = [exemption for exemption in rulebook.tenancy.exemptions if at < exemption.expires]
-    rulebook = replace(rulebook, tenancy=replace(rulebook.tenancy, exemptions=exemptions))
+    tenancy, by_name = rulebook.tenancy, attrgetter("name")  # not in the order in which a program has heard of them
+    exemptions = sorted((exemption for exemption in tenancy.exemptions if at < exemption.expires), key=by_name)
+    policies = sorted(tenancy.policies, key=by_name)
+    rulebook = replace(rulebook, tenancy=replace(tenancy, exemptions=exemptions, policies=policies))
     reaching = {"name": "may-reach-a-device", "expression": conditions.reaching(rulebook)}
     matching, sections = [NOT_OF_A_FILE, reaching], conditions.Bypasses(rulebook).of_devices()
     families = [_reaching("devices", [], matching, sections, rulebook, action) for action in WHAT_BECOMES]

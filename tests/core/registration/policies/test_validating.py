@@ -1,5 +1,6 @@
 """The policies that a small rulebook becomes; what they refuse is tried in tests/cluster/tenancy/test_net.py."""
 
+from dataclasses import replace
 from textwrap import indent
 from typing import Any
 
@@ -59,6 +60,17 @@ def variable(policy: dict[str, Any], name: str) -> str:
 def quotas(policies: str, modes: str = MODES, cluster: str = acme.CLUSTER) -> list[tuple[str, dict[str, str]]]:
     rulebook = acme.rulebook(modes, {"cluster.yaml": cluster, "tenants.yaml": policies})
     return [(each["metadata"]["namespace"], each["spec"]["hard"]) for each in render_resource_quotas(rulebook)]
+
+
+def test_what_the_settler_writes_does_not_depend_on_the_order_in_which_policies_were_heard_of() -> None:
+    every = "{namespaces: {names: ['*']}, deviceAccess: deny}"
+    policies = tenants(z="{namespaces: {names: [z]}, deviceAccess: deny, priority: 1}", a=every)
+    rulebook = acme.rulebook(MODES, {"cluster.yaml": acme.CLUSTER, "tenants.yaml": policies})
+    tenancy = rulebook.tenancy
+    later = replace(rulebook, tenancy=replace(tenancy, policies=tenancy.policies[::-1]))
+
+    assert [policy.name for policy in tenancy.policies] == ["z", "a"]
+    assert [*filled_in(rulebook, 0)] == [*filled_in(later, 0)]
 
 
 def test_without_a_tenant_only_shorthand_and_what_is_ours_is_looked_at() -> None:
