@@ -54,7 +54,10 @@ def live(change: Callable[[list[Object]], object] = lambda _: None) -> list[Chec
         hook.setdefault("reinvocationPolicy", "Never")
     change(stored[1]["webhooks"])
     there = Installation(
-        rulebook=RULEBOOK, wanted=WANTED, live={configuration["kind"]: configuration for configuration in stored}
+        rulebook=RULEBOOK,
+        wanted=WANTED,
+        live={configuration["kind"]: configuration for configuration in stored},
+        labels={"default": {"kubernetes.io/metadata.name": "default"}},
     )
     return [check for check in (examiner(there) for examiner in REGISTERED) if check and check.result != "ok"]
 
@@ -127,6 +130,18 @@ def test_an_edited_configuration_that_asks_about_fewer_namespaces_is_named_with_
     assert (check.name, check.result, check.found) == ("namespaces", "warn", text)
 
 
+def test_the_failure_policy_ignore_is_meant_while_the_webhook_observes() -> None:
+    ignoring = copy.deepcopy(WANTED)
+    for configuration in ignoring:
+        for hook in configuration["webhooks"]:
+            hook["failurePolicy"] = "Ignore"
+    known = {"wanted": WANTED, "live": {configuration["kind"]: configuration for configuration in ignoring}}
+    observing = replace(RULEBOOK, tenancy=replace(RULEBOOK.tenancy, observing=True))
+
+    assert of(doctor.failure_policy, **known).result == "fail"
+    assert of(doctor.failure_policy, **known, rulebook=observing).result == "ok"
+
+
 @tables.rows
 def test_whether_pods_of_a_namespace_come_to_us_is_known_by_its_labels(
     labels: dict[str, str], more: Object, *, asked: bool
@@ -135,7 +150,7 @@ def test_whether_pods_of_a_namespace_come_to_us_is_known_by_its_labels(
     hook = configuration["webhooks"][0]
     hook["namespaceSelector"] = {**hook["namespaceSelector"], **more}
 
-    assert installation.asks_about(configuration, hook["name"], labels) is asked
+    assert installation.asks_about(configuration, labels) is asked
 
 
 def another(name: str = "a-first", hook: str = "hami.acme.io", **more: Any) -> Object:
@@ -292,15 +307,6 @@ def test_replicas_that_are_not_reached_are_a_failure_with_the_api_servers_own_wo
     assert check.found.endswith("gpu: 1: " + UNCALLED.format("connection refused"))
 
 
-def test_a_certificate_that_is_known_to_be_wrong_is_told_once() -> None:
-    unverified = refusal(UNCALLED.format("tls: failed to verify certificate: x509: certificate has expired"), 500)
-    expired = (replica(valid=(NOW - 30 * DAY, NOW - HOUR)),)
-
-    assert admission(translated=unverified, replicas=(replica(),)).result == "fail"
-    assert admission(translated=unverified, replicas=expired).result == "warn"
-    assert admission(translated=unverified, refused=created(), replicas=expired).result == "fail"
-
-
 def test_in_observe_mode_the_author_is_warned_and_the_pod_stays_as_it_is() -> None:
     warned = created("the pod would become nvidia.com/gpu: 1 (nvidia-gpu)")
 
@@ -382,14 +388,24 @@ def test_a_settler_that_does_not_answer_within_seconds_is_a_failure(
         assert verdict(doctor.ledgers, tenants=(tenants, objects(COUNTED))) == ("ok", "1 ledger, counted")
 
 
-def test_a_ledger_that_cannot_be_read_is_a_warning() -> None:
+def test_a_stored_pod_that_is_still_a_reservation_tells_of_a_settler_that_hangs() -> None:
+    tenants = objects(COUNTED)
+
+    result, found = verdict(doctor.ledgers, tenants=(tenants, tenants), uncounted=["vision/train"])
+
+    waiting = "stored pods are still reservations: vision/train; GPU pods there are told to wait"
+    assert (result, found) == ("fail", f"the settler has not done its work: {waiting}")
+
+
+def test_a_ledger_that_cannot_be_read_is_told_with_what_makes_it_anew() -> None:
     broken = {"metadata": {"name": "speech"}, "status": {"held": {"v": {"devices": "x"}}}}
     tenants = objects(COUNTED)
     tenants.objects["TenantUsage"].append(broken)
 
-    result, found = verdict(doctor.ledgers, tenants=(tenants, tenants))
+    check = of(doctor.ledgers, tenants=(tenants, tenants))
 
-    assert (result, found.partition(" holds")[0]) == ("warn", "speech: its TenantUsage")
+    assert (check.result, check.found.partition(" holds")[0]) == ("fail", "speech: its TenantUsage")
+    assert check.fix == "kubectl delete tenantusage speech; the settler makes and counts it anew"
 
 
 def pod(name: str, **more: Any) -> Object:

@@ -10,12 +10,14 @@ import socket
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -35,6 +37,7 @@ from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT, activate, configurations
 from tests.release import kustomized
 from webhook.cli.__main__ import COMMANDS
+from webhook.cli.doctor import PROGRAMS, WITHOUT_RULES
 from webhook.cli.explain import JUDGED_BY_DEMO
 from webhook.core.forms.document import API_VERSION
 
@@ -45,7 +48,10 @@ DAYS = timedelta(days=1)
 ACCOUNT = "gpu-webhook-doctor"
 GROUP = "rbac.authorization.k8s.io"
 ROLE: Object = {"apiVersion": f"{GROUP}/v1", "kind": "Role"}
+DEPLOYMENT: Object = {"apiVersion": "apps/v1", "kind": "Deployment"}
 CHECKS = [
+    "programs",
+    "rights",
     "configurations",
     "active",
     "failure-policy",
@@ -53,9 +59,9 @@ CHECKS = [
     "replicas",
     "certificate",
     "expiry",
+    "rules",
     "admission",
     "clocks",
-    "rules",
     "order",
     "kubernetes",
     "policies",
@@ -97,6 +103,11 @@ class Installation:
     settler: Process
 
     @property
+    def heard(self) -> Path:
+        """What the watcher touches."""
+        return self.tls / "surroundings.json.heard"
+
+    @property
     def client(self) -> Client:
         return self.planes[0].client
 
@@ -117,6 +128,20 @@ class Installation:
             timeout=120,
         )
 
+    def shell(self, command: str) -> None:
+        """Run a command as an administrator does, in a clone of this project."""
+        path = f"{PROGRAM.parent}:{self.client.kubectl_path.parent}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "KUBECONFIG": str(self.client.kubeconfig)}
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
     def says(self, name: str, *results: str) -> Said:
         """What it says as soon as a check has one of these results: a change takes a moment to be in force."""
         said = [self.doctor()]
@@ -136,6 +161,16 @@ class Installation:
             hooks = self.client.get(made)["webhooks"]
             changed = [{**hook, "clientConfig": {**hook["clientConfig"], "caBundle": encoded}} for hook in hooks]
             self.client.patch(made, {"webhooks": changed})
+
+    def play(self, *dead: str) -> None:
+        """What controllers and kubelets do: pods of Deployments become ready, and programs end and start."""
+        for name in PROGRAMS:
+            deployment = self.client.get({**DEPLOYMENT, "metadata": {"name": name, "namespace": NAMESPACE}})
+            ready = 0 if name in dead else deployment["spec"]["replicas"]
+            status = {"replicas": ready, "readyReplicas": ready}
+            self.client.patch(deployment, {"status": status}, subresource="status")
+            if name.endswith("settler"):
+                self.settler.send(signal.SIGCONT if ready else signal.SIGSTOP)
 
     def await_health(self) -> None:
         """Await what takes effect later: API servers hear of configurations, and the replica of its certificate."""
@@ -202,6 +237,7 @@ def _replica(plane: ControlPlane, tls: Path, port: int) -> Process:
         f"--rules={RULES}",
         f"--tls-cert={tls / 'tls.crt'}",
         f"--tls-key={tls / 'tls.key'}",
+        f"--surroundings={tls / 'surroundings.json'}",
         farewell=signal.SIGINT,
     )
     until(lambda: accepts(port), "the replica listens")
@@ -225,9 +261,11 @@ def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -
         authority = issue.authority(now, 100 * DAYS)
         _certify(tls, authority, now)
         client.create(_endpoints(NAMESPACE, "gpu-webhook", port))
+        (tls / "surroundings.json").write_text('{"nodes": []}')
         kubeconfig = kubeconfig_of(plane, ACCOUNT)
         settler = world.start_settler(plane, rules=RULES)
         made = Installation(planes, authority, tls, port, _replica(plane, tls, port), kubeconfig, settler)
+        made.play()
         made.trust(authority.certificate)
         made.await_health()
         yield made
@@ -243,6 +281,7 @@ def _certify(tls: Path, authority: issue.Pair, issued: datetime) -> None:
 @pytest.fixture
 def healthy(installation: Installation) -> Iterator[Installation]:
     """The installation, which a test mends again."""
+    installation.heard.touch()
     yield installation
     installation.await_health()
 
@@ -276,9 +315,10 @@ def test_what_the_api_server_refuses_by_itself_and_nobody_keeps_up_to_date_is_na
     healthy.client.delete(of_a_vendor)
     healthy.says("net", "ok")
     assert "'of-a-vendor'" in str(filled_in["spec"]["matchConditions"])
-    assert said.checks["net"]["result"] == "fail", said.out
+    assert (said.by_result("fail"), said.by_result("warn")) == ({"ledgers"}, {"net"}), said.out
     assert "ValidatingAdmissionPolicyBinding gpu-webhook-devices" in said.checks["net"]["found"]
-    assert "gpu-webhook-settler" in said.checks["net"]["fix"]
+    assert said.checks["net"]["fix"] == "first fix `ledgers`"
+    assert "gpu-webhook-settler" in said.checks["ledgers"]["fix"]
 
 
 def test_what_refuses_deletions_is_named_too_where_somebody_has_edited_it(healthy: Installation) -> None:
@@ -354,7 +394,7 @@ def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installat
     assert "replicas        ok    1 replica is ready" in lines
     assert "admission       warn  not tried: pods in kube-system are left alone, by the Cluster document" in lines
     assert f"{' ' * 22}fix: name another namespace: --try-in NAMESPACE" in lines
-    assert lines[-1] == "17 checks: none failed, 1 to look at"
+    assert lines[-1] == "19 checks: none failed, 1 to look at"
 
 
 @tables.rows
@@ -431,7 +471,7 @@ def test_a_server_that_is_down_is_missed_by_every_api_server(healthy: Installati
 
     unseen = {"replicas", "certificate", "expiry", "rules"}
     assert (said.code, said.by_result("fail"), said.by_result("warn")) == (1, {"admission"}, unseen), said.out
-    assert said.checks["admission"]["found"].count("failed calling webhook") == 3
+    assert said.checks["admission"]["found"].count("failed calling webhook") == 1
     assert "look whether replicas run" in said.checks["admission"]["fix"]
     assert said.checks["replicas"]["found"].endswith(f":{healthy.port}: connection refused")
     healthy.replica = healthy.planes[0].processes.again(healthy.replica)
@@ -459,21 +499,10 @@ def test_the_fix_for_an_edited_configuration_takes_back_what_kubectl_has_written
         "patch", "validatingwebhookconfiguration/gpu-webhook", "--type=json", f"-p={edit}"
     )
     said = healthy.doctor()
-    assert (patched.returncode, said.by_result("warn")) == (0, {"failure-policy"}), said.out
+    assert (patched.returncode, said.by_result("fail")) == (0, {"failure-policy"}), said.out
 
-    command = said.checks["failure-policy"]["fix"].partition(", or: ")[2]
-    path = f"{PROGRAM.parent}:{healthy.client.kubectl_path.parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(healthy.client.kubeconfig)}
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    healthy.shell(said.checks["failure-policy"]["fix"].partition(", or: ")[2])
 
-    assert done.returncode == 0, done.stderr
     assert healthy.doctor().by_result("ok") == {*CHECKS}
 
 
@@ -727,3 +756,83 @@ def test_an_account_that_may_not_look_or_try_is_an_error_and_no_finding(healthy:
     assert 'cannot create resource "pods"' in said.checks["admission"]["found"]
     for role in (reading, trying):
         healthy.client.patch(role, {"rules": role["rules"]})
+
+
+# Broken installations: each a whole one that is broken in one place, and mended by the fix that is said.
+
+DOES: Mapping[str, Callable[[Installation], object]] = {
+    "the settler hangs": lambda there: there.settler.send(signal.SIGSTOP),
+    "no pod of the settler is ready": lambda there: there.play("gpu-webhook-settler"),
+    "all pods are ready": lambda there: there.play(),
+    "the settler has counted": lambda there: there.says("ledgers", "ok"),
+    "the certificate program trusts another CA": lambda there: there.trust(_another_ca()),
+    "the certificate program writes the bundle": lambda there: there.trust(there.authority.certificate),
+    "the bundle is empty": lambda there: there.trust(None),
+    "the watcher has been dead for an hour": lambda there: os.utime(there.heard, times=(time() - 3660,) * 2),
+    "the watcher starts anew": lambda there: there.heard.touch(),
+    "the replica is an endpoint": lambda there: there.client.create(_endpoints(NAMESPACE, "gpu-webhook", there.port)),
+    "webhooks are activated": lambda there: activate(there.client),
+}
+"""What is no command: what hangs or dies, and what the certificate program, the watcher and kubelets do."""
+
+
+def _another_ca() -> bytes:
+    return issue.authority(datetime.now(UTC), DAYS).certificate
+
+
+def _do(there: Installation, step: str) -> None:
+    if step in DOES:
+        DOES[step](there)
+        return
+    there.shell(step)
+    if "deployment/" in step:
+        there.play()
+
+
+@tables.rows
+def test_a_broken_installation_is_told_its_cause_and_a_fix_that_mends_it(
+    healthy: Installation, breaks: list[str], check: str, found: str, fix: list[str], then: list[str]
+) -> None:
+    for step in breaks:
+        _do(healthy, step)
+
+    tried = [healthy.doctor()]
+
+    def is_told() -> bool:
+        """A change takes a moment to be in force, and the settler one to follow it."""
+        if tried[-1].by_result("fail") != {check}:
+            tried.append(healthy.doctor())
+        return tried[-1].by_result("fail") == {check}
+
+    try:
+        with suppress(TimeoutError):
+            until(is_told, "the cause is told", within=30)
+        said = tried[-1]
+    finally:
+        for step in [*(command for command in fix if " NAME" not in command), *then]:
+            _do(healthy, step)
+        until(lambda: healthy.doctor().by_result("ok") == {*CHECKS}, "all is well again", within=60)
+
+    assert (said.code, said.by_result("fail")) == (1, {check}), said.out
+    assert next(name for name, checked in said.checks.items() if checked["result"] != "ok") == check, said.out
+    assert found in said.checks[check]["found"]
+    for command in fix:
+        assert command in said.checks[check]["fix"]
+
+
+def test_rules_that_do_not_load_are_told_with_what_replicas_do_meanwhile(healthy: Installation) -> None:
+    rules = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "gpu-webhook-rules", "namespace": NAMESPACE},
+    }
+    before = healthy.client.get(rules)["data"]["cluster.yaml"]
+    healthy.client.patch(rules, {"data": {"cluster.yaml": before.replace("backends:", "backend:")}})
+
+    said = healthy.doctor("--namespace", NAMESPACE)
+
+    healthy.client.patch(rules, {"data": {"cluster.yaml": before}})
+    assert (said.code, said.by_result("fail"), said.by_result("warn")) == (1, {"rules"}, set()), said.out
+    assert {*said.checks} == WITHOUT_RULES
+    assert "cluster.yaml:" in said.checks["rules"]["found"]
+    assert "replicas keep the rules that they have, and one that starts now has none" in said.checks["rules"]["found"]

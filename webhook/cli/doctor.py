@@ -12,30 +12,26 @@ import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from http import HTTPStatus
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webhook.cli import installation as reading
 from webhook.cli import options
-from webhook.cli.installation import Address, ApiServer, Installation, Tried, hooks, requirements
+from webhook.cli.installation import Address, Installation, Result, Verdict, hooks, requirements
 from webhook.cli.table import number, several
 from webhook.cluster.client import Api, ApiError, ask
-from webhook.core.decision import POLICY
 from webhook.core.interpret.locations import DEVICE_CLASS
 from webhook.core.kube import fields
-from webhook.core.kube.pod import CORE
 from webhook.core.kube.quantity import DAY, HOUR, duration
 from webhook.core.policy import device_access, membership
 from webhook.core.quota import ledger
 from webhook.core.registration import configurations
 from webhook.core.registration import policies as registration
+from webhook.core.rules.catalog import Cards
+from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.rulebook import index
 from webhook.files import rule_files
-
-Result = Literal["ok", "warn", "fail"]
-Verdict = tuple[Result, str] | tuple[Result, str, str]
-"""What a check finds; without a fix of its own it has that of the check."""
 
 
 class Check(NamedTuple):
@@ -52,13 +48,20 @@ Judge = Callable[[Installation], Verdict | Check | None]
 Examine = Callable[[Installation], Check | None]
 Read = Callable[[Installation, Api], Awaitable[None]]
 CHECKS: Final[list[tuple[str, Read | None, Examine]]] = []
+CAUSES: Final[dict[str, Sequence[str]]] = {}
+"""The checks of which each may fail as a consequence: it then warns, so that the cause is said once, and first."""
+WITHOUT_RULES: Final = {"programs", "rights", "replicas", "certificate", "expiry", "rules", "clocks"}
+"""Checks that do not ask what the rules are."""
 
 
-def check(name: str, read: Read | None = None, fix: str = "") -> Callable[[Judge], Examine]:
+def check(
+    name: str, read: Read | None = None, fix: str = "", after: Sequence[str] = ()
+) -> Callable[[Judge], Examine]:
     """Declare a function as a check. It returns None where another check has said all there is to say.
 
-    `read` fills in what it needs beside what the checks above it have read.
+    `read` fills in what it needs beside what the checks above it have read; `after`: see CAUSES.
     """
+    CAUSES[name] = after
 
     def declare(judge: Judge) -> Examine:
         def examine(installation: Installation) -> Check | None:
@@ -72,6 +75,54 @@ def check(name: str, read: Read | None = None, fix: str = "") -> Callable[[Judge
         return examine
 
     return declare
+
+
+# Whether our programs run, and may do what they have to.
+
+APPLY: Final = "apply the manifests: kubectl apply --server-side --force-conflicts -k manifests/base"
+PROGRAMS: Final = {
+    configurations.NAME: "pods with GPUs are not created",
+    f"{configurations.NAME}-settler": "quotas are not released, and changed policies not put in force",
+    f"{configurations.NAME}-certs": "certificates are not renewed, and webhooks not activated",
+}
+"""Our Deployments, and what becomes of the cluster without each."""
+
+
+@check("programs", reading.read_programs)
+def programs(installation: Installation) -> Verdict:
+    """Whether each of our programs has a pod that is ready, and all are of one version."""
+    away: list[str] = []
+    fixes: list[str] = []
+    images: dict[str, list[str]] = {}
+    for name, without in PROGRAMS.items():
+        deployment, target = installation.deployments.get(name), f"-n {installation.namespace} deployment/{name}"
+        if deployment is None:
+            away.append(f"there is no Deployment {name}: {without}")
+            fixes.append(APPLY)
+            continue
+        for container in fields.objects(fields.at(deployment, "spec", "template", "spec", "containers")):
+            images.setdefault(str(container.get("image")), []).append(name)
+        if fields.at(deployment, "spec", "replicas") == 0:
+            away.append(f"{name} is scaled to 0: {without}")
+            fixes.append(f"kubectl scale {target} --replicas={3 if name == configurations.NAME else 1}")
+        elif not fields.at(deployment, "status", "readyReplicas"):
+            away.append(f"{name} has no pod that is ready: {without}")
+            why = f"see its log and its pods' events: kubectl logs {target}; without the Secret gpu-webhook-tls"
+            fixes.append(f"{why} no replica starts; to start it anew: kubectl rollout restart {target}")
+    if away:
+        return "fail", several(away), "; ".join(dict.fromkeys(fixes))
+    if len(images) > 1:
+        versions = [f"{image} ({', '.join(dict.fromkeys(names))})" for image, names in images.items()]
+        return "fail", f"programs of several versions: {several(versions)}", APPLY
+    return "ok", f"{', '.join(PROGRAMS)} run, and are of one version"
+
+
+@check("rights", reading.read_programs, APPLY)
+def rights(installation: Installation) -> Verdict:
+    """Whether the accounts of our programs have their roles, by what the API server says of some rights of each."""
+    if installation.lacking:
+        return "fail", several(installation.lacking)
+    return "ok", "the accounts of our programs may do what they have to"
 
 
 # The webhook configurations beside those that the rules make.
@@ -124,7 +175,7 @@ def are_registered(installation: Installation) -> Verdict:
     return "ok", f"both are there, and their {len(installation.pairs)} webhooks are as rendered"
 
 
-@check("active", reading.read_configurations, AWAIT)
+@check("active", reading.read_configurations, AWAIT, after=["programs", "rights"])
 def active(installation: Installation) -> Verdict | None:
     """Whether the API server calls each webhook, and by the rules of this version."""
     if None in installation.live.values():
@@ -148,8 +199,10 @@ def failure_policy(installation: Installation) -> Verdict | None:
         return "fail", f"{closed} only warns, and has Fail: nobody can write a workload while no replica answers"
     if ignored := ", ".join(names.get(("Fail", "Ignore"), ())):
         away = "while no replica answers, GPU pods are created as they are, not counted"
-        fix = f"none is needed to try it (observe-only); else {RENDER}"
-        return "warn", f"{ignored}: failurePolicy Ignore: {away}", fix
+        text = f"{ignored}: failurePolicy Ignore: {away}"
+        if installation.rulebook.tenancy.observing:
+            return "ok", f"{text}, which is meant while it observes"
+        return "fail", f"{text}; was break-glass forgotten?"
     return "ok", "Fail for what a policy has to judge, Ignore for warnings"
 
 
@@ -167,6 +220,11 @@ def namespaces(installation: Installation) -> Verdict | None:
             narrower.append(f"{hook['name']} asks only about namespaces with {' and '.join(more)}")
     if wrong:
         return "fail", f"{', '.join(wrong)} does not leave out the systemNamespaces of the Cluster document"
+    mutating = installation.live["MutatingWebhookConfiguration"] or {}
+    called = (reading.asks_about(mutating, labels) for labels in installation.labels.values())
+    if narrower and not any(called):
+        fix = f"label a namespace: kubectl label namespace NAME gpu-webhook.io/admission=enabled; or {RENDER}"
+        return "fail", f"{several(narrower)}, and no namespace is such a one: no pod is judged", fix
     if narrower:
         fix = "none is needed if namespaces opt in; who may label a namespace can take it out of all policies"
         return "warn", several(narrower), fix
@@ -175,27 +233,36 @@ def namespaces(installation: Installation) -> Verdict | None:
 
 # Replicas, as they were seen by connecting to them.
 
+SILENT_SECONDS: Final = 900.0
+"""A watcher that has heard nothing of nodes for so long is dead, or may not list them."""
+
 FROM_INSIDE: Final = "run it in a pod of the cluster, or give --endpoint for each replica"
 UNSEEN: Final[Verdict] = ("warn", "not examined: no replica can be seen from here", FROM_INSIDE)
 
 
-@check("replicas", reading.read_replicas, "the log of that pod says why it is not ready")
+@check("replicas", reading.read_replicas, "the log of that pod says why it is not ready", after=["programs"])
 def replicas(installation: Installation) -> Verdict:
     """Whether replicas are there and ready."""
     there = installation.replicas
     if not there:
         text = f"the Service {installation.namespace}/{configurations.NAME} has no endpoint that is ready"
-        fix = "kubectl get pods and their events there; a Deployment cannot start without its Secret gpu-webhook-tls"
-        return "fail", text, fix
+        return "fail", text, f"if pods are ready, the Service does not select them: {APPLY}"
     if waiting := [f"{replica.address}: {replica.not_ready}" for replica in there if replica.not_ready]:
         return "fail", several(waiting)
+    silent = [
+        f"{replica.address} for {duration(replica.silent)}" for replica in there if replica.silent > SILENT_SECONDS
+    ]
+    if silent:
+        text = f"{several(silent)} heard nothing of nodes: pods are judged by those that there were then"
+        fix = "see the log of its container `watcher`; delete the pod: kubectl -n gpu-webhook-system delete pod NAME"
+        return "fail", text, fix
     if hidden := [f"{replica.address}: {replica.unreachable}" for replica in there if replica.unreachable]:
         text = f"{len(hidden)} of {number(len(there), 'replica')} cannot be seen from here: {several(hidden)}"
         return "warn", text, f"if `admission` is ok: {FROM_INSIDE}; else see there"
     return "ok", f"{number(len(there), 'replica')} {'is' if len(there) == 1 else 'are'} ready"
 
 
-@check("certificate", reading.read_replicas)
+@check("certificate", reading.read_replicas, after=["programs"])
 def certificate(installation: Installation) -> Verdict:
     """Whether each replica serves a certificate that the bundles of our webhooks verify."""
     elsewhere = f"with others' certificates: ca.crt of the Secret {installation.namespace}/gpu-webhook-tls"
@@ -203,8 +270,11 @@ def certificate(installation: Installation) -> Verdict:
     if wiped := installation.bundles.get(""):
         text = f"{', '.join(wiped)} has no caBundle: API servers trust no replica"
         return "fail", text, f"gpu-webhook-certs writes it within 15 s; {fix}"
-    if wrong := [f"{replica.address}: {replica.untrusted}" for replica in installation.replicas if replica.untrusted]:
-        return "fail", several(wrong), fix
+    wrong: dict[str, list[str]] = {}
+    for replica in installation.replicas:
+        wrong.setdefault(replica.untrusted, []).append(replica.address)
+    if texts := [f"{', '.join(addresses)}: {why}" for why, addresses in wrong.items() if why]:
+        return "fail", several(texts), fix
     reached = sum(not replica.unreachable for replica in installation.replicas)
     if not reached:
         return UNSEEN
@@ -215,6 +285,7 @@ def certificate(installation: Installation) -> Verdict:
     "expiry",
     reading.read_replicas,
     "the log of gpu-webhook-certs says why it did not renew; or renew them where they are issued",
+    after=["programs"],
 )
 def expiry(installation: Installation) -> Verdict:
     """Whether the certificates are valid now and for long enough."""
@@ -235,11 +306,33 @@ def expiry(installation: Installation) -> Verdict:
     return "ok", text
 
 
+@check(
+    "rules",
+    reading.read_replicas,
+    "a changed ConfigMap takes a minute to reach them; after that their logs say why the rules do not load",
+)
+def rules(installation: Installation) -> Verdict:
+    """Whether each replica applies the rules that should be in force."""
+    source, digest = installation.source, installation.rulebook.digest
+    if installation.unloadable:
+        text = (
+            f"{source} do not load: {installation.unloadable}; replicas keep the rules that they have, and one that"
+        )
+        fix = "mend that file and apply the manifests; before, `gpu-webhook check rules` says whether it loads"
+        return "fail", f"{text} starts now has none; other checks are made when they load", fix
+    applied = {replica.address: replica.digest for replica in installation.replicas if not replica.unreachable}
+    if not applied:
+        return UNSEEN
+    others = [f"{address} applies {other[:12] or 'none'}" for address, other in applied.items() if other != digest]
+    if not others:
+        applies = f"{number(len(applied), 'replica')} {'applies' if len(applied) == 1 else 'apply'}"
+        return "ok", f"{applies} the rules of {source}, {digest[:12]}"
+    disagree = "" if len({*applied.values()}) == 1 else "replicas disagree: "
+    return "fail", f"{disagree}{source} has the rules {digest[:12]}, and {several(others)}"
+
+
 # Pods that are tried at each API server by a dry run: the way to us and back.
 
-_OURS: Final = re.compile(r'admission webhook "[a-z]+\.gpu-webhook\.io" denied')
-_UNCALLED: Final = re.compile(r'failed calling webhook "[a-z]+\.gpu-webhook\.io"')
-_CODE: Final = re.compile(r"\[(GPU[0-9]{3})\]")
 _OF_TLS: Final = re.compile(r"x509:|tls:|unable to load root certificates")
 UNANSWERED: Final = (
     "look whether replicas run (kubectl -n gpu-webhook-system get pods), and whether a firewall or NetworkPolicy"
@@ -247,7 +340,12 @@ UNANSWERED: Final = (
 )
 
 
-@check("admission", reading.read_admission, "see `configurations`, `namespaces` and `rules`")
+@check(
+    "admission",
+    reading.read_admission,
+    "see `configurations`, `namespaces` and `rules`",
+    after=["programs", "configurations", "active", "replicas", "certificate", "expiry", "rules"],
+)
 def admission(installation: Installation) -> Verdict | Check:
     """Whether each API server has us translate and refuse pods, and leave others alone."""
     if installation.untried:
@@ -260,18 +358,17 @@ def admission(installation: Installation) -> Verdict | Check:
         return Check("admission", "fail", f"no API server can be asked: {hidden}", fix, examined=False)
     observing = installation.rulebook.tenancy.observing
     pods = reading.trials(installation.rulebook)
-    troubles = [*filter(None, (_trouble(pod, server, observing=observing) for server in reached for pod in pods))]
+    troubles = [
+        *filter(None, (reading.trouble(pod, server, observing=observing) for server in reached for pod in pods))
+    ]
     if failures := [trouble for trouble in troubles if trouble[0] == "fail"]:
         texts = [text for _, text, *_ in failures]
         fix = next((own for _, _, *fixes in failures for own in fixes), "")
-        of_tls = [_OF_TLS.search(text) is not None for text in texts]
-        served = [examine(installation) for examine in (certificate, expiry)]
-        if all(of_tls) and any(check and check.result == "fail" for check in served):
-            why = "API servers cannot verify what is served: `certificate` or `expiry` says why"
-            return "warn", why, "first fix that"
-        if any(of_tls):
+        uncalled = [text for text in texts if reading.UNCALLED.search(text)]
+        texts = [*uncalled[:1], *(text for text in texts if text not in uncalled)]  # it is the same for all pods
+        if any(map(_OF_TLS.search, uncalled)):
             fix = "the API server cannot verify what is served: see the log of gpu-webhook-certs, and caBundle"
-        elif any(_UNCALLED.search(text) for text in texts):
+        elif uncalled:
             fix = UNANSWERED
         return "fail", several(texts), fix
     if troubles:
@@ -282,54 +379,6 @@ def admission(installation: Installation) -> Verdict | Check:
         return "warn", f"fine at {servers}; not asked from here: {hidden}", fix
     done = "warned of" if observing else "translated or refused"
     return "ok", f"at {servers} pods with GPUs are {done}, and others are not sent to us"
-
-
-def _trouble(tried: Tried, server: ApiServer, *, observing: bool) -> Verdict | None:
-    """What is wrong with an API server's response to a pod, if anything is."""
-    purpose, response = tried.purpose, server.responses[tried.purpose]
-    request = ", ".join(f"{key}: {label}" for key, label in tried.labels.items())
-    pod = f"{server.address}: the pod with {'no GPU' if purpose == 'bystander' else request}"
-    elsewhere = "try them where they are admitted: --try-in NAMESPACE"
-    message, is_refused = response.message, response.status >= HTTPStatus.BAD_REQUEST
-    if is_refused and _UNCALLED.search(message):
-        return "fail", f"{pod}: {message}"
-    if observing and purpose != "bystander":  # pods are warned of, and neither changed nor refused
-        if any("would b" in warning for warning in response.warnings):
-            return None
-        return "fail", f"{pod}: nobody was warned of what would become of it"
-    if is_refused:
-        codes = _CODE.findall(str(response.body.get("message")))
-        if not _OURS.search(message):
-            return "warn", f"{pod} was refused by others: {message}", elsewhere
-        if purpose == "bystander":
-            return "fail", f"{pod} was refused by us: {message}", elsewhere
-        if purpose == "refused":
-            if tried.code in codes or f"[{POLICY}" in message:
-                return None
-            return "fail", f"{pod} was not refused with {tried.code}: {message}", "see `rules`"
-        if any(code.startswith("GPU6") for code in codes):  # those of the final check
-            return "fail", f"{pod} came to /validate untranslated: {message}"
-        if all(code.startswith(POLICY) for code in codes):
-            return None
-        return "warn", f"{pod} was refused: {message}", elsewhere
-    # It would be created. A device is a limit that pods of ours do not have otherwise, or a claim.
-    spec = fields.mapping(response.body, "spec")
-    containers = fields.objects(spec.get("containers"))
-    limits = {name for container in containers for name in fields.mapping(container, "resources", "limits")}
-    has_device = bool(spec.get("resourceClaims") or limits - {*CORE})
-    if purpose == "refused":
-        return "fail", f"{pod} was admitted, and should have been refused with {tried.code}"
-    if purpose == "translated":
-        undone = f"{pod} came back without a device: nobody translated it, or somebody undid that"
-        return None if has_device else ("fail", undone)
-    if has_device:
-        return "fail", f"{pod} came back with a device"
-    if server.was_called:
-        fix = "see `configurations`: matchConditions keep such pods from us; on a busy cluster, try again"
-        return "warn", f"{pod}: a replica was asked about a pod each time one without a GPU was tried", fix
-    if server.was_called is None:
-        return "warn", f"{pod}: whether it was sent to us cannot be told from here", "see `replicas`"
-    return None
 
 
 # Whether all of them agree.
@@ -356,24 +405,6 @@ def clocks(installation: Installation) -> Verdict:
     if any(abs(by) > HOUR for by in off.values()):
         return "fail", f"{several(texts)}; certificates are valid from an hour before their issue on"
     return "warn", several(texts)
-
-
-@check(
-    "rules",
-    fix="a changed ConfigMap takes a minute to reach them; after that their logs say why the rules do not load",
-)
-def rules(installation: Installation) -> Verdict:
-    """Whether each replica applies the rules that should be in force."""
-    source, digest = installation.source, installation.rulebook.digest
-    applied = {replica.address: replica.digest for replica in installation.replicas if not replica.unreachable}
-    if not applied:
-        return UNSEEN
-    others = [f"{address} applies {other[:12] or 'none'}" for address, other in applied.items() if other != digest]
-    if not others:
-        applies = f"{number(len(applied), 'replica')} {'applies' if len(applied) == 1 else 'apply'}"
-        return "ok", f"{applies} the rules of {source}, {digest[:12]}"
-    disagree = "" if len({*applied.values()}) == 1 else "replicas disagree: "
-    return "fail", f"{disagree}{source} has the rules {digest[:12]}, and {several(others)}"
 
 
 # Other webhooks, and the version of Kubernetes.
@@ -445,18 +476,13 @@ def kubernetes(installation: Installation) -> Verdict:
 
 # What stands in the cluster: policies, ledgers, and the GPU pods that would be refused today.
 
-_NOT_INSTALLED: Final[Verdict] = (
-    "warn",
-    "the custom resources are not installed: only policies of the rule files are in force",
-    "apply manifests/base/crds",
-)
-
 
 @check("policies", reading.read_tenants, "mend it: kubectl describe tenantpolicy NAME says the same")
 def policies(installation: Installation) -> Verdict:
     """Whether each TenantPolicy is in force, by its status and by what this program finds itself."""
     if not installation.tenants:
-        return _NOT_INSTALLED
+        text = f"a custom resource is missing ({installation.undefined}): no TenantPolicy is in force"
+        return "fail", text, "kubectl apply --server-side -f manifests/base/crds"
     stored = installation.tenants[-1].of("TenantPolicy")
     tenancy, problems = installation.tenants[-1].tenancy(installation.rulebook)
     ties = membership.ties(tenancy, installation.rulebook.cluster.system_namespaces)
@@ -489,15 +515,17 @@ def policies(installation: Installation) -> Verdict:
     return "ok", f"{force if stored else 'there are none in the cluster'}{without}"
 
 
-@check(
-    "ledgers",
-    reading.read_tenants,
-    "look whether the settler runs: kubectl -n gpu-webhook-system logs deploy/gpu-webhook-settler",
+RESTART: Final = (
+    "the log of the settler says why; to start it anew:"
+    " kubectl -n gpu-webhook-system rollout restart deployment/gpu-webhook-settler"
 )
-def ledgers(installation: Installation) -> Verdict:
+
+
+@check("ledgers", reading.read_tenants, RESTART, ["programs", "rights"])
+def ledgers(installation: Installation) -> Verdict | None:
     """Whether the settler counts, by two readings some seconds apart: it answers what is asked within a second."""
     if not installation.tenants:
-        return _NOT_INSTALLED
+        return None
     unseen, unanswered = [], []
     for objects in installation.tenants:
         unseen.append(
@@ -519,12 +547,20 @@ def ledgers(installation: Installation) -> Verdict:
     older, waiting = sorted(set.intersection(*unseen)), sorted(set.intersection(*unanswered))
     late += [f"the status of the policy {name} is of an older generation" for name in older]
     late += [f"{name}: a recount was asked for and not made" for name in waiting]
+    if installation.uncounted:
+        late.append(f"stored pods are still reservations: {several(installation.uncounted)}")
     if late:
         return "fail", f"the settler has not done its work: {several(late)}; GPU pods there are told to wait"
-    doubtful = [f"{problem.tenant}: {problem.message}" for problem in unread]
+    if unread:
+        fix = f"kubectl delete tenantusage {unread[0].tenant}; the settler makes and counts it anew"
+        return "fail", several([f"{problem.tenant}: {problem.message}" for problem in unread]), fix
+    doubtful = []
     for name, tenant_ledger in counted.items():
         if suspected := ledger.namespaces(tenant_ledger.suspects):
-            doubtful.append(f"{name}: {', '.join(suspected)} reserved and stored no pods")
+            text = (
+                "were admitted and never stored, as something refused them after the review, or their client gave up"
+            )
+            doubtful.append(f"{name}: pods in {', '.join(suspected)} {text}")
     if doubtful:
         return "warn", several(doubtful), "gpu-webhook tenants shows each of them"
     return "ok", f"{number(len(counted), 'ledger')}, counted" if counted else "no quota has to be counted"
@@ -554,21 +590,45 @@ def accounts(installation: Installation) -> Verdict:
     return "ok", f"no GPU scheduler is refused what only GPU schedulers write; {wrote}"
 
 
-@check("net", reading.read_net, "see the log of gpu-webhook-settler, which writes them within seconds")
+OPTIONAL: Final = (
+    "kubectl get tenantpolicies,exemptions -o yaml | gpu-webhook render policies --with - |"
+    " kubectl apply --server-side --force-conflicts -f -; what it does not print: kubectl delete"
+    " validatingadmissionpolicy,validatingadmissionpolicybinding NAME"
+)
+
+
+@check(
+    "net",
+    reading.read_net,
+    f"{RESTART}; failurePolicy is not its to write: {APPLY}",
+    ["programs", "rights", "ledgers"],
+)
 def net(installation: Installation) -> Verdict:
     """Whether what the API server refuses by itself is what rules and policies say."""
-    rulebook, stale = installation.rulebook, []
+    rulebook, there = installation.rulebook, installation.net
     if installation.tenants:
         tenancy = replace(installation.tenants[-1].tenancy(rulebook)[0], handlers=installation.handlers)
         rulebook = replace(rulebook, tenancy=tenancy)
-    for name, *wanted in registration.filled_in(rulebook, installation.now):
-        for there, spec in zip(installation.net[name], wanted, strict=True):
-            if there is None:
-                return "fail", f"{name} or its binding is missing: what it refuses is let through", RENDER
-            if not spec.items() <= there["spec"].items():
-                stale.append(f"{there['kind']} {name}")
-    if stale:
+    kept = {}
+    for name, policy, binding in registration.filled_in(rulebook, installation.now):
+        kept["ValidatingAdmissionPolicy", name] = {**policy, "failurePolicy": "Fail"}
+        kept["ValidatingAdmissionPolicyBinding", name] = binding
+    if missing := [" ".join(key) for key in kept if key not in there]:
+        return "fail", f"missing, so what they refuse is let through: {several(missing)}", APPLY
+    if stale := [" ".join(key) for key, spec in kept.items() if not spec.items() <= there[key]["spec"].items()]:
         return "fail", f"not what rules and policies say, so tenants may do what these refuse: {several(stale)}"
+    # Those of `render policies`, which are there only if somebody has applied them.
+    objects = registration.render_validating(rulebook, installation.namespace)
+    rendered = {(raw["kind"], raw["metadata"]["name"]): raw["spec"] for raw in objects}
+    ours = {key for key in there if key[1].startswith(f"{configurations.NAME}-") and key not in kept}
+    written = ("matchConditions", "variables", "validations", "validationActions")
+    wrong = [f"there is no {' '.join(key)}" for key in sorted(rendered.keys() - ours) if ours]
+    for key in sorted(ours):
+        spec, stored = rendered.get(key), there[key]["spec"]
+        if spec is None or any((spec.get(part) or None) != (stored.get(part) or None) for part in written):
+            wrong.append(f"{' '.join(key)} is {'of others' if spec is None else 'not as rendered'}")
+    if wrong:
+        return "fail", f"policies of `render policies` are stale: {several(wrong)}", OPTIONAL
     return "ok", "what the API server refuses by itself is what rules and policies say"
 
 
@@ -592,26 +652,37 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 async def examine(given: argparse.Namespace, api: Api) -> Sequence[Check]:
     """All checks; raises ApiError, RuleFilesError and NotExemptError."""
-    rulebook = rule_files.load_cached(given.rules) if given.rules else await reading.mounted(api, given.namespace)
+    unloadable = ""
+    try:
+        rulebook = rule_files.load_cached(given.rules) if given.rules else await reading.mounted(api, given.namespace)
+    except rule_files.RuleFilesError as error:
+        unloadable = several([*map(str, error.problems)])
+        rulebook = index(Cluster(name="unknown", at=error.problems[0].at), {}, Cards())
     installation = Installation(
         rulebook=rulebook,
+        unloadable=unloadable,
         source=str(given.rules or f"the ConfigMaps in {given.namespace}"),
         namespace=given.namespace,
         try_in=given.try_in,
         endpoints=given.endpoint,
-        wanted=configurations.both(rulebook, given.namespace),
+        wanted=() if unloadable else configurations.both(rulebook, given.namespace),
     )
-    checks: list[Check | None] = []
+    checks: list[Check] = []
     for read, group in groupby(CHECKS, key=lambda declared: declared[1]):
-        declared = [*group]
+        declared = [(name, judge) for name, _, judge in group if not unloadable or name in WITHOUT_RULES]
         try:
-            if read:
+            if read and (declared or read is reading.read_configurations):
                 await read(installation, api)
         except ApiError as error:
-            checks += [unexamined(name, str(error)) for name, _, _ in declared]
-        else:
-            checks += [examine(installation) for _, _, examine in declared]
-    return [*filter(None, checks)]
+            checks += [unexamined(name, str(error)) for name, _ in declared]
+            continue
+        for name, judge in declared:
+            check = judge(installation)
+            causes = [cause.name for cause in checks if cause.result == "fail" and cause.name in CAUSES[name]]
+            if check and check.examined and check.result == "fail" and causes:
+                check = check._replace(result="warn", fix=f"first fix `{causes[0]}`")
+            checks += filter(None, [check])
+    return checks
 
 
 def run(given: argparse.Namespace) -> int:

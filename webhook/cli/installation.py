@@ -25,19 +25,26 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from webhook.cli import survey
 from webhook.cli.snapshot import NOT_OVER, TENANTS, Snapshot
+from webhook.cli.table import several
 from webhook.cluster.client import Answer, Api, ApiError, ForbiddenError, MissingError, Object
 from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, RUNTIME_CLASSES
 from webhook.core import review
+from webhook.core.decision import POLICY
 from webhook.core.forms.labels import Expression
 from webhook.core.kube import fields
+from webhook.core.kube.pod import CORE
 from webhook.core.mutate import mutate
 from webhook.core.policy import membership, updates
-from webhook.core.registration import configurations, policies
+from webhook.core.registration import configurations
 from webhook.core.rules import cluster
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Namespaces, Tenancy
 from webhook.core.validate import validate
 from webhook.files import rule_files, surroundings
+
+Result = Literal["ok", "warn", "fail"]
+Verdict = tuple[Result, str] | tuple[Result, str, str]
+"""What a check finds; without a fix of its own it has that of the check."""
 
 
 class Address(NamedTuple):
@@ -60,6 +67,7 @@ class Replica(NamedTuple):
     valid: tuple[float, float] | None = None  # the certificate, from when until when, in seconds since 1970
     not_ready: str = ""  # what /readyz says, if it is not ready
     digest: str = ""  # of the rules that it applies; "" if it says none
+    silent: float = 0.0  # for how many seconds its watcher has heard nothing of nodes
     ahead: float | None = None  # by how many seconds its clock is ahead of ours; None if it does not say
 
 
@@ -95,6 +103,10 @@ class Installation:
     wanted: Sequence[Object] = ()  # our webhook configurations as the rules make them
     now: float = field(default_factory=time)
 
+    unloadable: str = ""  # why these rules do not load; the rulebook is then an empty one
+    deployments: Mapping[str, Object] = field(default_factory=dict)  # those of `namespace`, by name
+    lacking: list[str] = field(default_factory=list)  # what the accounts of our programs may not do, and have to
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of all namespaces, by name
     live: dict[str, Object | None] = field(default_factory=dict)  # those of the cluster by kind; None: missing
     server: str = ""  # the name that API servers expect of replicas
     replicas: Sequence[Replica] = ()
@@ -106,7 +118,9 @@ class Installation:
     groups: frozenset[str] = frozenset()  # the API groups that are served
     tenants: Sequence[Snapshot] = ()  # twice, some seconds apart; none without the custom resources
     handlers: Mapping[str, str] = field(default_factory=dict)
-    net: dict[str, tuple[Object | None, Object | None]] = field(default_factory=dict)  # see `policies.filled_in`
+    net: Mapping[tuple[str, str], Object] = field(default_factory=dict)  # admission policies by kind and name
+    undefined: str = ""  # which custom resource is missing
+    uncounted: list[str] = field(default_factory=list)  # stored pods, `namespace/name`, that are still reservations
     pods: int = 0  # how many are not over
     refused: Sequence[str] = ()  # which of them would be refused today: `namespace/name: why`
     unlisted: dict[str, str] = field(default_factory=dict)  # see `survey.unlisted`
@@ -183,14 +197,48 @@ def _loaded(mounted: Iterable[Object]) -> Rulebook:
         return rule_files.load(Path(folder), only_enabled=True)
 
 
-# What is registered in the cluster, and what it is.
+# Our programs, what they may do, what is registered in the cluster, and what that is.
+
+_ALL_POLICIES: Final = {"ValidatingAdmissionPolicy": ADMISSION_POLICIES, "ValidatingAdmissionPolicyBinding": BINDINGS}
+_RIGHTS: Final = (
+    ("", "list nodes"),
+    ("", "list tenantpolicies.gpu-webhook.io"),
+    ("", "update tenantusages.gpu-webhook.io/status"),
+    ("-settler", "list pods"),
+    ("-settler", "update tenantpolicies.gpu-webhook.io/status"),
+    ("-settler", "update tenantusages.gpu-webhook.io/status"),
+    ("-settler", "update validatingadmissionpolicies.admissionregistration.k8s.io gpu-webhook-devices"),
+    ("-certs", "patch mutatingwebhookconfigurations.admissionregistration.k8s.io gpu-webhook"),
+)
+"""Of the account of each program what it cannot do without, one of each of its roles."""
+
+
+async def read_programs(installation: Installation, api: Api) -> None:
+    """The Deployments of our programs, and what their accounts may not do."""
+    deployments = await api.list(f"/apis/apps/v1/namespaces/{installation.namespace}/deployments")
+    installation.deployments = {deployment["metadata"]["name"]: deployment for deployment in deployments}
+
+    for program, right in _RIGHTS:
+        account = f"{configurations.NAME}{program}"
+        verb, resource, *name = right.split()
+        resource, _, subresource = resource.partition("/")
+        resource, _, group = resource.partition(".")
+        attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+        user = f"{membership.ACCOUNT}{installation.namespace}:{account}"
+        spec = {"user": user, "resourceAttributes": {**attributes, "name": "".join(name)}}
+        reviewed = await api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+        if not reviewed["status"]["allowed"]:
+            installation.lacking.append(f"{account} may not {right}")
+
 
 _REGISTERED: Final = "/apis/admissionregistration.k8s.io/v1"
 
 
 async def read_configurations(installation: Installation, api: Api) -> None:
-    """Our webhook configurations."""
-    for kind in (configuration["kind"] for configuration in installation.wanted):
+    """Our webhook configurations, and the labels of namespaces, by which they are called."""
+    namespaces = await api.list("/api/v1/namespaces")
+    installation.labels = {raw["metadata"]["name"]: fields.mapping(raw, "metadata", "labels") for raw in namespaces}
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         installation.live[kind] = await api.find(f"{_REGISTERED}/{kind.lower()}s/{configurations.NAME}")
 
 
@@ -250,25 +298,28 @@ def trials(rulebook: Rulebook) -> Sequence[Tried]:
     return [*tried.values(), Tried("bystander", {"app": "doctor"})]
 
 
-def asks_about(configuration: Object, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether the webhook of that name asks about pods in a namespace with these labels."""
-    hook = hooks(configuration).get(name)
+MUTATE: Final = "mutate.gpu-webhook.io"
+
+
+def asks_about(configuration: Object, labels: Mapping[str, str]) -> bool:
+    """Whether the mutating webhook is asked about pods in a namespace with these labels."""
+    hook = hooks(configuration).get(MUTATE)
     selector = [*requirements(hook.get("namespaceSelector") or {})] if hook else []
     return hook is not None and membership.selects(Namespaces(selector=selector), "", labels)
 
 
 async def read_admission(installation: Installation, api: Api) -> None:
     """What each API server answers to the pods; where none can be reached by its address, whichever answers here."""
-    namespace, hook = installation.try_in, "mutate.gpu-webhook.io"
+    namespace = installation.try_in
     if installation.rulebook.cluster.exempts(namespace):
         installation.untried = f"pods in {namespace} are left alone, by the Cluster document"
         return
-    stored = await api.list("/api/v1/namespaces", f"metadata.name={namespace}")
+    labels = installation.labels.get(namespace)
     mutating = installation.live.get("MutatingWebhookConfiguration")
-    if not stored:
+    if labels is None:
         installation.untried = f"there is no namespace {namespace}"
-    elif mutating and not asks_about(mutating, hook, fields.mapping(stored[0], "metadata", "labels")):
-        installation.untried = f"the namespaceSelector of {hook} leaves {namespace} out"
+    elif mutating and not asks_about(mutating, labels):
+        installation.untried = f"the namespaceSelector of {MUTATE} leaves {namespace} out"
     if installation.untried:
         return
     servers = []
@@ -318,6 +369,59 @@ async def _tried(installation: Installation, name: str, api: Api) -> ApiServer:
     return ApiServer(address=name, responses=responses, was_called=was_called)
 
 
+_OURS: Final = re.compile(r'admission webhook "[a-z]+\.gpu-webhook\.io" denied')
+UNCALLED: Final = re.compile(r'failed calling webhook "[a-z]+\.gpu-webhook\.io"')
+_CODE: Final = re.compile(r"\[(GPU[0-9]{3})\]")
+
+
+def trouble(tried: Tried, server: ApiServer, *, observing: bool) -> Verdict | None:
+    """What is wrong with an API server's response to a pod, if anything is."""
+    purpose, response = tried.purpose, server.responses[tried.purpose]
+    request = ", ".join(f"{key}: {label}" for key, label in tried.labels.items())
+    pod = f"{server.address}: the pod with {'no GPU' if purpose == 'bystander' else request}"
+    elsewhere = "try them where they are admitted: --try-in NAMESPACE"
+    message, is_refused = response.message, response.status >= HTTPStatus.BAD_REQUEST
+    if is_refused and UNCALLED.search(message):
+        return "fail", f"{pod}: {message}"
+    if observing and purpose != "bystander":  # pods are warned of, and neither changed nor refused
+        if any("would b" in warning for warning in response.warnings):
+            return None
+        return "fail", f"{pod}: nobody was warned of what would become of it"
+    if is_refused:
+        codes = _CODE.findall(str(response.body.get("message")))
+        if not _OURS.search(message):
+            return "warn", f"{pod} was refused by others: {message}", elsewhere
+        if purpose == "bystander":
+            return "fail", f"{pod} was refused by us: {message}", elsewhere
+        if purpose == "refused":
+            if tried.code in codes or f"[{POLICY}" in message:
+                return None
+            return "fail", f"{pod} was not refused with {tried.code}: {message}", "see `rules`"
+        if any(code.startswith("GPU6") for code in codes):  # those of the final check
+            return "fail", f"{pod} came to /validate untranslated: {message}"
+        if all(code.startswith(POLICY) for code in codes):
+            return None
+        return "warn", f"{pod} was refused: {message}", elsewhere
+    # It would be created. A device is a limit that pods of ours do not have otherwise, or a claim.
+    spec = fields.mapping(response.body, "spec")
+    containers = fields.objects(spec.get("containers"))
+    limits = {name for container in containers for name in fields.mapping(container, "resources", "limits")}
+    has_device = bool(spec.get("resourceClaims") or limits - {*CORE})
+    if purpose == "refused":
+        return "fail", f"{pod} was admitted, and should have been refused with {tried.code}"
+    if purpose == "translated":
+        undone = f"{pod} came back without a device: nobody translated it, or somebody undid that"
+        return None if has_device else ("fail", undone)
+    if has_device:
+        return "fail", f"{pod} came back with a device"
+    if server.was_called:
+        fix = "see `configurations`: matchConditions keep such pods from us; on a busy cluster, try again"
+        return "warn", f"{pod}: a replica was asked about a pod each time one without a GPU was tried", fix
+    if server.was_called is None:
+        return "warn", f"{pod}: whether it was sent to us cannot be told from here", "see `replicas`"
+    return None
+
+
 # Policies, ledgers, what the API server refuses by itself, and pods that exist.
 
 SETTLE_SECONDS: Final = 3.0
@@ -342,18 +446,23 @@ async def read_tenants(installation: Installation, api: Api) -> None:
         return Snapshot(TENANTS, {kind: await api.list(path) for kind, [path] in TENANTS.items()})
 
     rulebook = installation.rulebook
+    reserved_pods: set[str] = set()
     try:
         first = await read()
         await asyncio.sleep(SETTLE_SECONDS if first.of("TenantPolicy") else 0)
         installation.tenants = first, await read()
         rulebook = replace(rulebook, tenancy=installation.tenants[-1].tenancy(rulebook)[0])
-    except MissingError:
-        installation.tenants = ()
+        pending = [uids for counted in first.ledgers()[0].values() for uids in counted.pending.values()]
+        reserved_pods = {*chain(*pending)}
+    except MissingError as error:
+        installation.undefined = str(error)
     around = await surrounded(rulebook, api)
     refused: list[str] = []
     reserved = updates.reserved(rulebook)
     async for page in api.pages("/api/v1/pods", NOT_OVER):
         installation.pods += len(page["items"])
+        for metadata in (pod["metadata"] for pod in page["items"] if pod["metadata"]["uid"] in reserved_pods):
+            installation.uncounted.append(f"{metadata['namespace']}/{metadata['name']}")
         refused += judged(page["items"], around, time())
         parts = [{**pod, "kind": "Pod", "spec": {"template": {"spec": pod["spec"]}}} for pod in page["items"]]
         installation.unlisted |= survey.unlisted(parts, rulebook)
@@ -365,12 +474,11 @@ async def read_tenants(installation: Installation, api: Api) -> None:
 
 
 async def read_net(installation: Installation, api: Api) -> None:
-    """The policies that the settler fills in, and their bindings; and RuntimeClasses, by which it does."""
+    """Admission policies, their bindings, and RuntimeClasses, by which the settler fills them in."""
     classes = await api.list(RUNTIME_CLASSES)
     installation.handlers = {runtime_class["metadata"]["name"]: runtime_class["handler"] for runtime_class in classes}
-    for name, _, _ in policies.filled_in(installation.rulebook, installation.now):
-        paths = f"{ADMISSION_POLICIES}/{name}", f"{BINDINGS}/{name}"
-        installation.net[name] = await api.find(paths[0]), await api.find(paths[1])
+    lists = {kind: await api.list(path) for kind, path in _ALL_POLICIES.items()}
+    installation.net = {(kind, raw["metadata"]["name"]): raw for kind, raws in lists.items() for raw in raws}
 
 
 def judged(pods: Iterable[Object], rulebook: Rulebook, at: float) -> Iterator[str]:
@@ -437,6 +545,7 @@ async def _look(address: Address, installation: Installation) -> Replica:
         if isinstance(error, OSError) and error.errno and not own_words:
             why = os.strerror(error.errno).lower()  # of a failed connection asyncio says only that it failed
         return Replica(address=str(address), unreachable=why)
+    silent = re.search("^gpu_webhook_surroundings_age_seconds ([0-9]+)$", metrics, re.MULTILINE)
     digest = re.search(r'^gpu_webhook_rulebook\{digest="([0-9a-f]+)"\} 1$', metrics, re.MULTILINE)
     return Replica(
         address=str(address),
@@ -445,6 +554,7 @@ async def _look(address: Address, installation: Installation) -> Replica:
         valid=(begins, ends),
         not_ready="" if status == HTTPStatus.OK else ready.strip() or f"/readyz answered {status}",
         digest=digest[1] if digest else "",
+        silent=float(silent[1]) if silent else 0.0,
         ahead=ahead,
     )
 
@@ -452,7 +562,7 @@ async def _look(address: Address, installation: Installation) -> Replica:
 async def _distrust(address: Address, installation: Installation) -> tuple[str, str]:
     """Why its certificate is not trusted, or why not at this time; raises OSError if it cannot be connected."""
     for pem, webhooks in installation.bundles.items():
-        whose = f"by the caBundle of {', '.join(webhooks)}"
+        whose = f"by the caBundle of {several(webhooks, ', ')}"
         try:
             if pem:
                 await _handshake(address, installation.server, pem)
