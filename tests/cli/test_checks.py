@@ -119,6 +119,8 @@ def test_an_edited_configuration_is_named_with_what_differs(
     [check] = live(edit)
 
     assert (check.name, check.result, check.found) == (name, result, found)
+    added = "objectSelector" in found or "which is not rendered" in found
+    assert (check.fix == doctor.EDIT) == added
 
 
 def test_an_edited_configuration_that_asks_about_fewer_namespaces_is_named_with_their_labels() -> None:

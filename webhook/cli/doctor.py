@@ -133,6 +133,9 @@ RENDER: Final = (
 )
 """Without --force-conflicts the API server refuses to take back a field that somebody else has written."""
 
+EDIT: Final = f"kubectl edit NAME gpu-webhook, and delete there what is not rendered; for the rest {RENDER}"
+"""Applying takes back what is rendered, and leaves what somebody has added."""
+
 AWAIT: Final = (
     "gpu-webhook-certs writes the rules when a replica answers through every API server and, in an upgrade, no old"
     " one is left; its log says what it waits for. Without that program: gpu-webhook render webhooks --active"
@@ -147,11 +150,13 @@ def are_registered(installation: Installation) -> Verdict:
         return "fail", f"there is no {' and no '.join(missing)} called {wanted[0]['metadata']['name']}"
     drift: list[str] = []
     chosen: list[str] = []
+    fix = RENDER
     for configuration in wanted:
         kind = configuration["kind"]
         rendered, stored = hooks(configuration).keys(), hooks(live[kind]).keys()
         drift += [f"{kind} has no {name}" for name in sorted(rendered - stored)]
         drift += [f"{kind} has {name}, which is not rendered" for name in sorted(stored - rendered)]
+        fix = EDIT if stored - rendered else fix
     for hook, stored_hook in installation.pairs:
         name, apart = hook["name"], {"name", "rules", "failurePolicy", "namespaceSelector", "clientConfig"}
         for key in sorted((hook.keys() | stored_hook.keys()) - apart):  # those have other checks, or are below
@@ -161,6 +166,7 @@ def are_registered(installation: Installation) -> Verdict:
             text = f"{name}: {key} {'differs from what is rendered' if there else 'is missing'}"
             if key == "timeoutSeconds" or (isinstance(expected, str) and isinstance(there, str)):
                 text = f"{name}: {key} is {there}, rendered {expected}"
+            fix = fix if expected == there or key in hook else EDIT
             if expected != there:
                 (chosen if key == "timeoutSeconds" else drift).append(text)
         service, called = hook["clientConfig"]["service"], fields.mapping(stored_hook, "clientConfig")
@@ -169,7 +175,7 @@ def are_registered(installation: Installation) -> Verdict:
         elif called["service"] != service:
             drift.append(f"{name}: clientConfig.service is {called['service']}, not {service}")
     if drift:
-        return "fail", several([*drift, *chosen])
+        return "fail", several([*drift, *chosen]), fix
     if chosen:
         return "warn", several(chosen), f"none is needed if that is meant; else {RENDER}"
     return "ok", f"both are there, and their {len(installation.pairs)} webhooks are as rendered"
