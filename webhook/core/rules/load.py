@@ -481,9 +481,7 @@ def _devices(*catalogs: DeviceCatalog) -> tuple[Cards, Sequence[Problem]]:
     return devices, problems
 
 
-def _backend(
-    name: str, set_here: Parameters, devices: Cards, *lineage: Node
-) -> tuple[Backend, Sequence[Problem]]:
+def _backend(name: str, set_here: Parameters, devices: Cards, *lineage: Node) -> tuple[Backend, Sequence[Problem]]:
     spec, problems = _resolved(name, lineage[0], inheritance.merged(lineage), set_here)
     backend = BACKEND.read_spec(name, spec, problems, Known(backends=(), devices=devices))
     return _complete(replace(backend, parametrised=bool(set_here)), devices), problems
