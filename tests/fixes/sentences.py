@@ -82,7 +82,10 @@ def _pairs(text: str) -> str:
 
 
 def _instead(found: Found) -> Iterator[Step]:
-    yield Step("instead", found[2].partition(",")[0], _pairs(found[1]))
+    gone, (head, _, listed) = found[2].partition(",")[0], found[1].partition(": ")
+    values = _values(listed) if " or " in listed else []
+    lines = [f"{head.split()[-1]}={value}" for value in values] or [_pairs(found[1])]
+    yield from (Step("instead", gone, line) for line in lines)
 
 
 def _set_each(found: Found) -> Iterator[Step]:

@@ -99,12 +99,13 @@ def either(texts: Sequence[str]) -> str:
 
 
 def joined(texts: Iterable[str]) -> str:
-    """Things to do of which any will do: `write 1 or 2, or remove it`, `ask for gpu: "0.3" or "0.4"`."""
-    parts = []
-    for head, alike in groupby(texts, lambda text: text.rpartition(" ")[0]):
-        values = [text.removeprefix(f"{head} ") for text in alike]
+    """Things to do of which any will do: `write 1 or 2, or remove it`, `ask for gpu: "1" or "2" instead of a.b/c`."""
+    parts: list[str] = []
+    cut = [(*text.partition(" instead of ")[0].rpartition(" "), text) for text in texts]
+    for (head, instead), alike in groupby(cut, lambda part: (part[0], part[3].partition(" instead of ")[1:])):
+        values, whole = zip(*((value, text) for _, _, value, text in alike), strict=True)
         short = head == "write" or head.endswith(":")
-        parts += [f"{head} {either(values)}"] if short else [f"{head} {value}".lstrip() for value in values]
+        parts += [f"{head} {either(values)}{''.join(instead)}"] if short else whole
     return ", or ".join(parts)
 
 

@@ -59,11 +59,11 @@ def asking(words: Mapping[str, str], request: GpuRequest) -> Way:
     return Way(ask_for(words, request), {**nothing_of(request), **words})
 
 
-def at_most(key: str, text: str, request: GpuRequest) -> Way:
-    """To ask for as much as there is."""
+def saying(key: str, text: str, request: GpuRequest, more: str = "") -> Way:
+    """To ask for this by one key, in the place of what stands for it; the others stay."""
     written, there = key_of(key, request), request.stated[key].key if key in request.stated else ""
     instead = f" instead of {there}" if there not in {"", written} else ""
-    return Way(f"ask for {pasteable(written, text)} or less{instead}", {key: text})
+    return Way(f"ask for {pasteable(written, text)}{more}{instead}", {key: text})
 
 
 def naming_a_model(request: GpuRequest) -> Way:
@@ -188,7 +188,9 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
         raise CannotExpressError("GPU304", message, ways, "gpu-tflops")
     if request.tflops > card.tflops:
         message = f"{card.model} has {show(card.tflops)} TFLOPS, and gpu-tflops asks for {tflops}"
-        raise CannotExpressError("GPU305", message, [at_most("gpu-tflops", show(card.tflops), request)], "gpu-tflops")
+        raise CannotExpressError(
+            "GPU305", message, [saying("gpu-tflops", show(card.tflops), request, " or less")], "gpu-tflops"
+        )
     return replace(request, cores=100 * request.tflops / card.tflops, tflops=None)
 
 
@@ -218,7 +220,7 @@ def check_mode(request: GpuRequest, mode: Mode, card: Card | None, backend: Back
         size = show_size(largest.memory)
         whose = largest.model if models or card else f"{largest.model}, the largest of its cards in the catalogue,"
         message = f"{whose} has {size} of usable memory, less than {show_size(request.memory or 0)}"
-        raise CannotExpressError("GPU305", message, [at_most("gpu-memory", size, request)], "gpu-memory")
+        raise CannotExpressError("GPU305", message, [saying("gpu-memory", size, request, " or less")], "gpu-memory")
     if not models:
         return
     if mode.selects is None:
@@ -293,18 +295,17 @@ def _mode_for(request: GpuRequest, backend: Backend, card: Card | None) -> Mode:
 # Hardware partitions (MIG slices, vNPU templates): the smallest one that has what a request asks for.
 
 
-def profile_of(name: str, card: Card) -> Profile:
+def profile_of(name: str, card: Card, request: GpuRequest) -> Profile:
     """The card's partition of that name; raises CannotExpressError naming those it has."""
     if name not in card.profiles:
-        ways = [partition(other) for other in card.profiles] or ANOTHER
+        ways = [partition(other, request) for other in card.profiles] or ANOTHER
         raise CannotExpressError("GPU305", f"{card.model} has no partition {name}", ways, "gpu-profile")
     return card.profiles[name]
 
 
-def partition(name: str) -> Way:
+def partition(name: str, request: GpuRequest) -> Way:
     """To ask for another partition, by its name in a label."""
-    words = {"gpu-profile": name.replace("+", ".")}
-    return Way(f"ask for gpu-profile: {words['gpu-profile']}", words)
+    return saying("gpu-profile", name.replace("+", "."), request)
 
 
 def has_partition(profile: Profile, request: GpuRequest, card: Card) -> bool:
@@ -334,8 +335,10 @@ def smallest_partition(request: GpuRequest, card: Card | None, backend: Backend)
     most = max(profile.memory for profile in profiles)
     if request.memory is not None and request.memory > most:
         message = f"{message}: the largest has {show_size(most)}, less than {show_size(request.memory)}"
-        raise CannotExpressError("GPU305", message, [at_most("gpu-memory", show_size(most), request)], "gpu-memory")
-    ways = [asking(partition(profiles[-1].name).words, request), asking(WHOLE, request)]
+        raise CannotExpressError(
+            "GPU305", message, [saying("gpu-memory", show_size(most), request, " or less")], "gpu-memory"
+        )
+    ways = [asking(partition(profiles[-1].name, request).words, request), asking(WHOLE, request)]
     raise CannotExpressError("GPU305", message, ways)
 
 
@@ -344,10 +347,10 @@ def _partitioned(request: GpuRequest, card: Card | None, backend: Backend, warni
     name = request.profile
     if name is not None and name not in backend.profiles:
         there = sorted(backend.profiles if card is None else backend.profiles & card.profiles.keys())
-        ways = [partition(other) for other in there[:TRIED]] or ANOTHER
+        ways = [partition(other, request) for other in there[:TRIED]] or ANOTHER
         raise CannotExpressError("GPU305", f"none of its cards has a partition {name}", ways, "gpu-profile")
     if name is not None and card is not None:
-        profile_of(name, card)
+        profile_of(name, card, request)
     served = any(mode.when.devices != "profile" and matches(mode.when, request) for mode in backend.modes)
     if request.devices != "part" or served:
         return request
@@ -407,7 +410,7 @@ def _neutral(amount: Amount, request: GpuRequest, card: Card | None) -> tuple[in
     if amount.what == "memory":
         size = request.memory
         if size is None and request.profile is not None:
-            size = profile_of(request.profile, _required_card(card, request)).memory
+            size = profile_of(request.profile, _required_card(card, request), request).memory
         if size is not None:
             return (100 * size, _required_card(card, request).memory) if amount.unit_name == PERCENT else (size, 1)
         above, below = 1, 1
@@ -462,7 +465,7 @@ def _out_of_range(amount: Amount, exact: Fraction, request: GpuRequest) -> Canno
         key, shown = "gpu", lambda value: show(value * amount.unit / 100)
     options = [*map(shown, near(amount, exact))]
     reason = why_not_admitted(amount, exact, lambda value: _written(amount, Fraction(value)))
-    ways = [Way(f"ask for {pasteable(key_of(key, request), option)}", {key: option}) for option in options]
+    ways = [saying(key, option, request) for option in options]
     if key == "gpu" and nothing_of(request).keys() != {key}:
         ways = [asking({key: option}, request) for option in options[:1]]
     less = Way("ask for less", {})
