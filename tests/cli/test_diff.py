@@ -65,6 +65,8 @@ def test_a_list_of_the_api_is_read_object_by_object() -> None:
 def test_a_side_may_be_a_revision_of_the_git_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = changed_rules(tmp_path, "part: acme-share", "part: acme-share")
     monkeypatch.chdir(tmp_path)
+    (rules / "tenants.json").write_text(json.dumps(objects.policy("vision", "default", quota={"devices": 1})))
+    (tmp_path / "none.json").write_text("{}")
     for command in (["init", "-q"], ["add", "rules"], ["commit", "-qm", "the rules"]):
         subprocess.run(["git", "-c", "user.name=ada", "-c", "user.email=ada@example.com", *command], check=True)
     (rules / "acme.yaml").write_text((rules / "acme.yaml").read_text().replace("acme-scheduler", "acme-other"))
@@ -72,8 +74,13 @@ def test_a_side_may_be_a_revision_of_the_git_repository(tmp_path: Path, monkeypa
 
     same = run("diff", "HEAD:rules", "rules", "--pods", "pod.json")
     unknown = run("diff", "HEAD:nothing", "rules", "--pods", "pod.json")
+    monkeypatch.chdir(rules)
+    file = run(
+        "diff", "HEAD:rules/tenants.json", "../none.json", "--pods", "../pod.json", "--rules", ".", "-o", "json"
+    )
 
     assert (same.code, same.out) == (0, "0 of 1 pod change; devices 2\n")
+    assert file.json["namespaces"][0]["counts"] == {"admitted": 1}
     assert (unknown.code, unknown.err.startswith("gpu-webhook: HEAD:nothing: git says: fatal: ")) == (2, True)
 
 

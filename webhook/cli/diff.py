@@ -15,7 +15,7 @@ import subprocess
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import blake2b
@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from webhook.cli import options, snapshot
+from webhook.cli import explain, options, snapshot
 from webhook.cli.explanation import foretell
 from webhook.cli.snapshot import Object
 from webhook.cli.table import gib, number, several, short
@@ -36,7 +36,7 @@ from webhook.core.kube import fields, pod, quantity
 from webhook.core.kube.quantity import Fraction
 from webhook.core.mutate import mutate
 from webhook.core.policy import limits, updates, usage
-from webhook.core.policy.membership import member
+from webhook.core.policy.membership import member, undecided
 from webhook.core.quota import tally
 from webhook.core.quota.ledger import Ledger, reserve
 from webhook.core.quota.tally import Tally
@@ -48,7 +48,7 @@ from webhook.files import documents, rule_files
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook diff` takes."""
-    side = "a folder of rules, policies in a file or folder, or REVISION:FOLDER of the git repository here"
+    side = "a folder of rules, policies in a file or folder, or REVISION:PATH of the git repository here"
     command.add_argument("old", metavar="OLD", help=side)
     command.add_argument("new", metavar="NEW", help="the same after the change")
     pods = (
@@ -57,7 +57,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--pods", action="append", default=[], metavar="FILE|-", help=pods)
     options.around_option(command, "namespaces with their labels, and policies beside those of both sides")
-    options.rules_option(command)
+    explain.judging_options(command)
     forms = ("text", "json", "markdown")
     command.add_argument("-o", "--output", choices=forms, default="text", help="default: %(default)s")
     command.epilog = f"exit codes: 0 nothing changes for any pod, 1 something does\n\n{command.epilog}"
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         whole = [_has_rules(path) for path in paths]
         old, new = (
-            rule_files.load(path, only_enabled=True) if rules else rule_files.load_cached(arguments.rules)
+            rule_files.load(path, only_enabled=True) if rules else explain.judged_by(arguments)
             for path, rules in zip(paths, whole, strict=True)
         )
         record: list[Creation] = []
@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             _with_policies(rulebook, around, "" if rules else str(path))
             for rulebook, path, rules in zip((old, new), paths, whole, strict=True)
         )
+    _check_namespaces({creation.namespace for creation in record}, old, new)
     places = compare(record, old, new)
     match arguments.output:
         case "json":
@@ -116,16 +117,27 @@ _CLUSTER: Final = re.compile(rb"\bkind:\s*[\"']?Cluster\b")
 
 
 def _checked_out(source: str, folder: Path) -> Path:
-    """The path of a side; what git keeps of `REVISION:FOLDER` is written into `folder`. Raises UsageError."""
+    """The path of a side; what git keeps of `REVISION:PATH` is written below `folder`. Raises UsageError."""
     if Path(source).exists() or ":" not in source:
         return Path(source)
-    git = shutil.which("git")
-    if git is None:
+    program = shutil.which("git")
+    if program is None:
         raise options.UsageError(f"{source} is no file here, and there is no git that may know it")
-    made = subprocess.run([git, "archive", "--format=tar", source], check=False, capture_output=True)  # noqa: S603 - git gets it as one argument
-    if made.returncode:
-        raise options.UsageError(f"{source}: git says: {made.stderr.decode(errors='replace').strip()}")
-    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
+
+    def git(*arguments: str) -> bytes:
+        made = subprocess.run([program, *arguments], check=False, capture_output=True)  # noqa: S603 - no shell
+        if made.returncode:
+            raise options.UsageError(f"{source}: git says: {made.stderr.decode(errors='replace').strip()}")
+        return made.stdout
+
+    name = git("rev-parse", "--verify", "--end-of-options", source).decode().strip()
+    folder.mkdir()
+    if git("cat-file", "-t", name).strip() == b"blob":
+        file = folder / Path(source).name
+        file.write_bytes(git("cat-file", "blob", name))
+        return file
+    top = git("rev-parse", "--show-toplevel").decode().strip()
+    with tarfile.open(fileobj=io.BytesIO(git("-C", top, "archive", "--format=tar", name))) as archive:
         archive.extractall(folder, filter="data")
     return folder
 
@@ -133,7 +145,7 @@ def _checked_out(source: str, folder: Path) -> Path:
 def _has_rules(path: Path) -> bool:
     """Whether the files of a side are rules of a cluster, and not only policies; raises UsageError."""
     if not path.exists():
-        raise options.UsageError(f"{path} does not exist")
+        raise options.UsageError(f"{path} does not exist; what git keeps is written REVISION:PATH")
     return path.is_dir() and any(_CLUSTER.search(file.read_bytes()) for file in path.glob("*.y*ml"))
 
 
@@ -146,6 +158,18 @@ def _with_policies(rulebook: Rulebook, around: snapshot.Snapshot, name: str) -> 
     if problems:
         raise options.UsageError("\n".join(f"{name}: {problem.tenant}: {problem.message}" for problem in problems))
     return replace(rulebook, tenancy=tenancy)
+
+
+def _check_namespaces(names: Collection[str], *sides: Rulebook) -> None:
+    """Raise UsageError for namespaces whose labels would decide which policy is for them, and which nobody gave."""
+    for name in sorted(names):
+        for rulebook in sides:
+            policies = () if name in rulebook.tenancy.labels else undecided(name, rulebook.tenancy)
+            if rules := " and ".join(policy.rule for policy in policies):
+                raise options.UsageError(
+                    f"no Namespace {name} was given: its labels decide whether {rules} is for it; give all of them"
+                    " by --with FILE, from kubectl get namespaces -o yaml"
+                )
 
 
 # The record: pods as their authors wrote them, when they came and when they ended.

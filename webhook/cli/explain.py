@@ -57,15 +57,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--to", default="", metavar="NAME", help="rewrite pods of another system for this back end")
     source = "with --to: the back end of the pods at present"
     command.add_argument("--from", dest="source", default="", metavar="NAME", help=source)
-    judges = command.add_mutually_exclusive_group()
-    demo = "judge by the imagined cluster of make run; default where rules/cluster.yaml is as shipped"
-    judges.add_argument("--demo", action="store_true", help=demo)
     there = "judge by the rules, policies, usage, nodes and claims of the current cluster"
-    judges.add_argument("--cluster", action="store_true", help=there)
+    judging_options(command).add_argument("--cluster", action="store_true", help=there)
     installed = "with --cluster: the namespace where the server runs (default: %(default)s)"
     command.add_argument("--server-namespace", default=OWN, metavar="NAME", help=installed)
-    rules = f"rule files (default: {settings.default_rules()}, with --cluster those that the server mounts)"
-    command.add_argument("--rules", type=pathlib.Path, metavar="DIR", help=rules)
     output = "yaml: each pod as it would be stored, of a workload the pod that it makes (default: %(default)s)"
     command.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text", help=output)
     command.add_argument("-q", "--quiet", action="store_true", help="say only what is refused")
@@ -87,16 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise options.UsageError(f"{empty}; give files, folders, -k DIR, or - for standard input")
 
     # By what it is judged.
-    rules = arguments.rules or settings.default_rules()
     if arguments.cluster:
         rulebook, usage = _read_cluster(arguments)
     else:
-        demo = arguments.demo or (arguments.rules is None and _is_as_shipped(rules))
-        with options.progress("running the examples of the rules, as something has changed"):
-            rulebook = rule_files.load_cached(rules, (options.DEMO / "cluster.yaml").read_text() if demo else "")
+        rulebook = judged_by(arguments, quiet=arguments.quiet)
         usage = snapshot.read_files(snapshot.TENANTS, arguments.usage)
-        if demo and not arguments.demo:
-            print(JUDGED_BY_DEMO, file=sys.stderr)
 
     documents = [(document, origin) for content, origin in contents for document in parse_manifests(content, origin)]
     around: list[Object] = []
@@ -142,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(_text({"apiVersion": "v1", "kind": "Pod", **pod} for pod in stored), end="")
     messages = [violation.message for pod in refused for violation in pod.decision.violations]
     unshared = any(message.startswith(NOTHING_SHARED) for message in messages)
-    if unshared and not arguments.cluster and _is_as_shipped(rules):
+    if unshared and not arguments.cluster and _is_as_shipped(arguments.rules or settings.default_rules()):
         print("note: --demo judges by an imagined cluster that shares GPUs", file=sys.stderr)
     return options.NOT_FINE if refused else options.FINE
 
@@ -188,6 +178,28 @@ JUDGED_BY_DEMO: Final = (
     "note: judged by an imagined cluster (--demo), as rules/cluster.yaml is as shipped;"
     " for the cluster of your kubeconfig: --cluster"
 )
+
+
+def judging_options(command: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """By what rules, for `judged_by`; what stands in the group is given instead of the imagined cluster."""
+    rules = f"rule files (default: {settings.default_rules()})"
+    command.add_argument("--rules", type=pathlib.Path, metavar="DIR", help=rules)
+    judges = command.add_mutually_exclusive_group()
+    demo = "judge by the imagined cluster of make run; default where rules/cluster.yaml is as shipped"
+    judges.add_argument("--demo", action="store_true", help=demo)
+    return judges
+
+
+def judged_by(arguments: argparse.Namespace, *, quiet: bool = False) -> Rulebook:
+    """The rules that are named, or those of the imagined cluster; if nobody has said so it is told."""
+    rules = arguments.rules or settings.default_rules()
+    assumed = arguments.rules is None and _is_as_shipped(rules)
+    demo = arguments.demo or assumed
+    with options.progress("running the examples of the rules, as something has changed"):
+        rulebook = rule_files.load_cached(rules, (options.DEMO / "cluster.yaml").read_text() if demo else "")
+    if assumed and not arguments.demo and not quiet:
+        print(JUDGED_BY_DEMO, file=sys.stderr)
+    return rulebook
 
 
 def _is_as_shipped(rules: pathlib.Path) -> bool:

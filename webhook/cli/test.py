@@ -8,7 +8,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,6 +28,7 @@ from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import TIME
 from webhook.core.violations import CODES
 from webhook.files import documents, rule_files, surroundings
+from webhook.server import settings
 
 # What a suite says.
 
@@ -125,17 +126,24 @@ _DOCUMENT: Final[forms.Form[Mapping[str, Any]]] = forms.mapping(
 
 
 def read(content: bytes, name: str) -> Iterator[tuple[str, Suite]]:
-    """The suites of a file, each with its name; raises RuleFilesError with everything that is wrong."""
+    """The suites of a file, each with its name and all other objects of the file given; raises RuleFilesError."""
     problems: list[Problem] = []
+    suites: list[tuple[str, Suite]] = []
+    beside: list[Mapping[str, Any]] = []
     try:
         for node in documents.parse(content, name):
+            kind = node.value.get("kind") if isinstance(node.value, dict) else None
+            if kind is not None and kind.value != "Suite":
+                beside.append(node.plain())
+                continue
             document = _DOCUMENT.read(node, forms.Scope(problems))
             if not problems:
-                yield document["metadata"]["name"], document["spec"]
+                suites.append((document["metadata"]["name"], document["spec"]))
     except DocumentError as error:
         problems += error.problems
     if problems:
         raise rule_files.RuleFilesError(problems)
+    yield from ((title, replace(suite, given=(*beside, *suite.given))) for title, suite in suites)
 
 
 # What becomes of a case, beside what it expects.
@@ -233,7 +241,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook test` takes."""
     suites = "suites, or folders of them (default: the folder tests of the rules)"
     command.add_argument("file", nargs="*", metavar="FILE|DIR", help=suites)
-    options.rules_option(command)
+    options.around_option(command, "policies, exemptions, namespaces, usage, nodes and claims for all suites")
+    explain.judging_options(command)
     what = "github: annotations of a workflow (default: %(default)s)"
     command.add_argument("-o", "--output", choices=FORMS, default="text", help=what)
     command.add_argument(
@@ -243,7 +252,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Try every case; NOT_FINE where one fails."""
-    named = arguments.file or [str(arguments.rules / "tests")]
+    named = arguments.file or [str((arguments.rules or settings.default_rules()) / "tests")]
     if not arguments.watch:
         return _tried(arguments, named)
     while True:
@@ -257,12 +266,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _stamp(arguments: argparse.Namespace, named: Sequence[str]) -> object:
-    files = [rule_files.file_stamp(Path(name)) for name in snapshot.files(named)]
-    return rule_files.directory_stamp(arguments.rules), files
+    files = [rule_files.file_stamp(Path(name)) for name in snapshot.files([*named, *arguments.around])]
+    return rule_files.directory_stamp(arguments.rules or settings.default_rules()), files
 
 
 def _tried(arguments: argparse.Namespace, named: Sequence[str]) -> int:
-    rulebook = rule_files.load_cached(arguments.rules)
+    rulebook = explain.judged_by(arguments)
+    around: list[Mapping[str, Any]] = []
+    for name in snapshot.files(arguments.around):
+        around += documents.parse_manifests(*options.read_content(name))
     results: list[Result] = []
     for name in snapshot.files(named):
         try:
@@ -272,7 +284,7 @@ def _tried(arguments: argparse.Namespace, named: Sequence[str]) -> int:
         except rule_files.RuleFilesError as error:
             raise options.UsageError(str(error)) from None
         for suite_name, suite in suites:
-            results += tried(suite, suite_name, rulebook, time.time())
+            results += tried(replace(suite, given=(*around, *suite.given)), suite_name, rulebook, time.time())
     if not results:
         raise options.UsageError(f"there is no suite in {', '.join(named)}")
     print(_shown(results, arguments.output), flush=True)
