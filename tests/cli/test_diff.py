@@ -39,18 +39,21 @@ def limited(folder: Path, devices: int) -> Path:
     return file
 
 
-def test_creates_of_an_audit_log_are_tried_in_their_order_with_their_users(tmp_path: Path) -> None:
-    lines = [created("late", "2026-11-26T08:00:02Z"), created("early", "2026-11-26T08:00:01Z")]
-    binding = {"resource": "pods", "subresource": "binding", "namespace": "vision"}
-    others = [{**lines[0], "verb": "delete"}, {**lines[0], "objectRef": binding}]
+def test_creates_of_an_audit_log_are_tried_in_their_order_until_their_deletes(tmp_path: Path) -> None:
+    late, early = created("late", "2026-11-26T08:00:02Z"), created("early", "2026-11-26T08:00:01Z")
+    about = {"resource": "pods", "namespace": "vision"}
+    ended = {**early, "verb": "delete", "objectRef": {**about, "name": "early"}}
+    ended["requestReceivedTimestamp"] = "2026-11-26T08:00:03Z"
+    last = created("last", "2026-11-26T08:00:04Z")
+    lines = [late, early, {**late, "objectRef": {**about, "subresource": "binding"}}, ended, last]
     record = tmp_path / "audit.log"
-    record.write_text("".join(f"{json.dumps(line)}\n" for line in [*lines, *others]))
+    record.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
     sides = limited(tmp_path, 2), limited(tmp_path, 1)
     [place] = run("diff", *sides, "--pods", record, "--rules", RULES, "-o", "json").json["namespaces"]
 
     [change] = place["changes"]
-    assert (place["pods"], place["counts"], change["names"]) == (2, {"refused": 1}, ["Pod late"])
+    assert (place["pods"], place["counts"], change["names"]) == (3, {"refused": 1}, ["Pod late"])
 
 
 def test_a_list_of_the_api_is_read_object_by_object() -> None:

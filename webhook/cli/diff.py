@@ -78,11 +78,19 @@ def run(arguments: argparse.Namespace) -> int:
             for path, rules in zip(paths, whole, strict=True)
         )
         record: list[Creation] = []
+        latest: dict[tuple[str, str], int] = {}
         for kind, raw in _recorded(arguments.pods, kinds):
+            about = fields.mapping(raw, "objectRef")
             if kind == "Namespace":
                 around.add(raw)
+            elif (kind, raw.get("verb"), about.get("resource")) == ("Event", "delete", "pods"):
+                number = latest.get((str(about.get("namespace")), f"Pod {about.get('name')}"))
+                if number is not None:
+                    record[number] = record[number]._replace(ends=_moment(raw.get("requestReceivedTimestamp")))
             else:
-                record += creations({**raw, "kind": kind}, old)
+                for creation in creations({**raw, "kind": kind}, old):
+                    latest[creation.namespace, creation.title] = len(record)
+                    record.append(creation)
         if not record:
             raise options.UsageError("there is no pod to try")
         old, new = (
@@ -238,7 +246,8 @@ def creations(raw: Object, rulebook: Rulebook) -> Iterator[Creation]:
             return
         user = str(fields.at(raw, "user", "username") or "")
         at = _moment(raw.get("requestReceivedTimestamp"))
-        metadata = {"namespace": about.get("namespace"), **fields.mapping(raw, "requestObject", "metadata")}
+        own = {"namespace": about.get("namespace"), "name": fields.at(raw, "responseObject", "metadata", "name")}
+        metadata = {**own, **fields.mapping(raw, "requestObject", "metadata")}
         raw = {"kind": "Pod", "apiVersion": "v1", **raw["requestObject"], "metadata": metadata}
     elif raw.get("kind") == "AdmissionReview":
         user = str(fields.at(raw, "request", "userInfo", "username") or "")
