@@ -15,7 +15,7 @@ import subprocess
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import blake2b
@@ -121,7 +121,7 @@ def _recorded(files: Sequence[str], kinds: snapshot.Kinds) -> Iterator[tuple[str
 
 # The two sides: rulebooks with policies.
 
-_CLUSTER: Final = re.compile(rb"\bkind:\s*[\"']?Cluster\b")
+_CLUSTER_DOCUMENT: Final = re.compile(rb"\bkind:\s*[\"']?Cluster\b")
 
 
 def _checked_out(source: str, folder: Path) -> Path:
@@ -154,7 +154,7 @@ def _has_rules(path: Path) -> bool:
     """Whether the files of a side are rules of a cluster, and not only policies; raises UsageError."""
     if not path.exists():
         raise options.UsageError(f"{path} does not exist; what git keeps is written REVISION:PATH")
-    return path.is_dir() and any(_CLUSTER.search(file.read_bytes()) for file in path.glob("*.y*ml"))
+    return path.is_dir() and any(_CLUSTER_DOCUMENT.search(file.read_bytes()) for file in path.glob("*.y*ml"))
 
 
 def _with_policies(rulebook: Rulebook, around: snapshot.Snapshot, name: str) -> Rulebook:
@@ -164,7 +164,7 @@ def _with_policies(rulebook: Rulebook, around: snapshot.Snapshot, name: str) -> 
         given.parse(*options.read_content(file))
     tenancy, problems = given.tenancy(rulebook, tried=True)
     if problems:
-        raise options.UsageError("\n".join(f"{name}: {problem.tenant}: {problem.message}" for problem in problems))
+        raise options.UsageError("\n".join(f"{name}: {problem}" if name else str(problem) for problem in problems))
     return replace(rulebook, tenancy=tenancy)
 
 
@@ -216,8 +216,7 @@ def stream(content: bytes, name: str) -> Iterator[Object]:
 class Creation(NamedTuple):
     """A pod that is created: where, by whom and when, and when it ends, in seconds since 1970.
 
-    `number` are alike. `packed` is the pod in JSON, compressed to a thirtieth of its room as an object; `lives`: as a
-    cluster has stored it.
+    `number`: how many identical pods. `packed`: the pod as compressed JSON. `is_stored`: it is as the cluster has it.
     """
 
     title: str
@@ -227,10 +226,10 @@ class Creation(NamedTuple):
     user: str = ""
     at: float = 0.0
     ends: float = inf
-    lives: bool = False
+    is_stored: bool = False
 
 
-_CLUSTERS: Final = ("uid", "resourceVersion", "managedFields", "creationTimestamp", "deletionTimestamp", "selfLink")
+_OF_SERVER: Final = ("uid", "resourceVersion", "managedFields", "creationTimestamp", "deletionTimestamp", "selfLink")
 """What of a pod's metadata the API server writes."""
 
 
@@ -251,14 +250,14 @@ def creations(raw: Object, rulebook: Rulebook) -> Iterator[Creation]:
         raw = {"kind": "Pod", "apiVersion": "v1", **raw["requestObject"], "metadata": metadata}
     elif raw.get("kind") == "AdmissionReview":
         user = str(fields.at(raw, "request", "userInfo", "username") or "")
-    lives = fields.at(raw, "metadata", "uid") is not None
-    if lives and raw.get("kind") != "Pod":
+    is_stored = fields.at(raw, "metadata", "uid") is not None
+    if is_stored and raw.get("kind") != "Pod":
         return
     for made in pod_templates.pods(raw, rulebook.workloads):
         packed = zlib.compress(orjson.dumps({key: value for key, value in made.pod.items() if key != "status"}), 1)
-        if lives:
+        if is_stored:
             begin, end = _moment(fields.at(raw, "metadata", "creationTimestamp")), _end(raw)
-            yield Creation(made.title, made.namespace, packed, user=user, at=begin, ends=end, lives=True)
+            yield Creation(made.title, made.namespace, packed, user=user, at=begin, ends=end, is_stored=True)
         elif made.wrong is None:
             yield Creation(made.title, made.namespace, packed, made.number, user, at)
 
@@ -282,9 +281,9 @@ def _end(raw: Object) -> float:
 def submitted(raw: Object, namespace: str, rulebook: Rulebook) -> dict[str, Any]:
     """A stored pod as its author wrote it: without what the cluster added, and what these rules write for it.
 
-    What they write is seen from a pod that has nothing but the request.
+    To learn what they write, a pod with only the request is translated.
     """
-    metadata = {key: value for key, value in fields.mapping(raw, "metadata").items() if key not in _CLUSTERS}
+    metadata = {key: value for key, value in fields.mapping(raw, "metadata").items() if key not in _OF_SERVER}
     annotations = fields.mapping(raw, "metadata", "annotations")
     reserved = updates.reserved(rulebook) if fields.at(raw, "spec", "nodeName") else ()  # what schedulers wrote
     kept = {key: text for key, text in annotations.items() if not any(fnmatchcase(key, glob) for glob in reserved)}
@@ -361,7 +360,7 @@ class Side:
         self._created = 0
 
     def create(self, creation: Creation, raw: Object) -> Outcome:
-        """Create one pod, after those have ended that ended before."""
+        """Remove the pods that ended before this one, then create it."""
         while self._ends and self._ends[0][0] <= creation.at:
             _, _, tenant, namespace, amount = heapq.heappop(self._ends)
             held = self._held[tenant]
@@ -374,7 +373,7 @@ class Side:
         held = self._held.setdefault(policy.name, {})
         held.setdefault(creation.namespace, tally.NOTHING)
         ledger = Ledger(hard=policy.quota.hard, view=1, held=held)
-        _, [answer] = reserve(ledger, [reservation.ask._replace(name="pod", uid="pod", hard=policy.quota.hard)])
+        _, [answer] = reserve(ledger, [reservation.ask])
         judged = limits.after_ledger(decision, reservation, answer, ledger)
         outcome = outcome._replace(allowed=judged.allowed, reasons=_reasons(judged), warnings=(*judged.warnings,))
         if not judged.allowed:
@@ -445,9 +444,19 @@ CHANGES: Final[Mapping[str, str]] = {
 """Each change by its name in JSON, the worst first; of a pod the first counts."""
 
 
+_TEXTS: Final[Mapping[str, Callable[[Outcome], str]]] = {
+    "backend": lambda outcome: " and ".join(outcome.backends) or "nobody",
+    "amounts": lambda outcome: ", ".join(outcome.amounts) or "nothing",
+    "charge": lambda outcome: _amounts(outcome.charge) or "nothing",
+    "tenant": lambda outcome: outcome.tenant or "nobody",
+    "warning": lambda outcome: "; ".join(outcome.warnings) or "none",
+}
+"""What of a pod that is admitted by both sides may change, as people read it; other changes are about its refusal."""
+
+
 @dataclass(slots=True)
 class Change:
-    """A change that some pods of a namespace have in common: what the first of them was, and what it becomes."""
+    """A change that some pods of a namespace have in common: what the first of them was, and what it beafter."""
 
     change: str
     before: str
@@ -478,51 +487,34 @@ def compare(recording: Iterable[Creation], old: Rulebook, new: Rulebook) -> Sequ
     for creation in sorted(recording, key=lambda creation: creation.at):
         place = places.setdefault(creation.namespace, Place(creation.namespace))
         raw = orjson.loads(zlib.decompress(creation.packed))
-        if creation.lives:
+        if creation.is_stored:
             raw = submitted(raw, creation.namespace, old)
         for _ in range(min(creation.number, MOST_ALIKE)):
-            was, comes = (side.create(creation, raw) for side in sides)
-            before, after = place.charges
-            place.charges = tally.plus(before, was.charge), tally.plus(after, comes.charge)
+            before, after = (side.create(creation, raw) for side in sides)
+            charged, charged_after = place.charges
+            place.charges = tally.plus(charged, before.charge), tally.plus(charged_after, after.charge)
             place.pods += 1
-            if key := _difference(was, comes):
-                change = place.changes.setdefault(key, Change(key[0], *_told(key[0], was, comes)))
+            if key := _difference(before, after):
+                text = _TEXTS.get(key[0], _fate)
+                change = place.changes.setdefault(key, Change(key[0], text(before), text(after)))
                 change.pods += 1
                 change.names[creation.title] = None
     return sorted(places.values(), key=lambda place: ([-pods for pods in place.counts], place.namespace))
 
 
-def _difference(was: Outcome, comes: Outcome) -> tuple[str, ...]:
+def _fate(outcome: Outcome) -> str:
+    return "; ".join(outcome.reasons) or "allowed"
+
+
+def _difference(before: Outcome, after: Outcome) -> tuple[str, ...]:
     """The name of the worst change of a pod, and what it has in common with others; empty where all is the same."""
-    codes = tuple(reason.partition("]")[0] for reason in (*was.reasons, *comes.reasons))
-    if was.allowed != comes.allowed:
-        return ("refused" if was.allowed else "admitted", *codes)
-    if not was.allowed:
-        return ("reason", *codes) if codes[: len(was.reasons)] != codes[len(was.reasons) :] else ()
-    for change in ("backend", "amounts", "charge", "tenant", "warning"):
-        if (texts := _told(change, was, comes))[0] != texts[1]:
-            return (change, *texts)
-    return ()
-
-
-def _told(change: str, was: Outcome, comes: Outcome) -> tuple[str, str]:
-    """What was, and what comes, as far as a change is about it."""
-
-    def told(side: Outcome) -> str:
-        match change:
-            case "backend":
-                return " and ".join(side.backends) or "nobody"
-            case "amounts":
-                return ", ".join(side.amounts) or "nothing"
-            case "charge":
-                return _amounts(side.charge) or "nothing"
-            case "tenant":
-                return side.tenant or "nobody"
-            case "warning":
-                return "; ".join(side.warnings) or "none"
-        return "; ".join(side.reasons) or "allowed"
-
-    return told(was), told(comes)
+    codes = tuple(reason.partition("]")[0] for reason in (*before.reasons, *after.reasons))
+    if before.allowed != after.allowed:
+        return ("refused" if before.allowed else "admitted", *codes)
+    if not before.allowed:
+        return ("reason", *codes) if codes[: len(before.reasons)] != codes[len(before.reasons) :] else ()
+    texts = ((change, text(before), text(after)) for change, text in _TEXTS.items())
+    return next((different for different in texts if different[1] != different[2]), ())
 
 
 # For people, for a pull request and for scripts.

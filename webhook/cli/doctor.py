@@ -559,7 +559,7 @@ def ledgers(installation: Installation) -> Verdict | None:
         return "fail", f"the settler has not done its work: {several(late)}; GPU pods there are told to wait"
     if unread:
         fix = f"kubectl delete tenantusage {unread[0].tenant}; the settler makes and counts it anew"
-        return "fail", several([f"{problem.tenant}: {problem.message}" for problem in unread]), fix
+        return "fail", several([*map(str, unread)]), fix
     doubtful = []
     for name, tenant_ledger in counted.items():
         if suspected := ledger.namespaces(tenant_ledger.suspects):

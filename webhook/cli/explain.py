@@ -18,6 +18,7 @@ import yaml
 
 from webhook.cli import convert, explanation, options, policy_advice, snapshot
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
+from webhook.cli.snapshot import Object
 from webhook.cli.table import number
 from webhook.core.backends import charge
 from webhook.core.forms.document import closest, did_you_mean
@@ -104,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         origins=[origin for _, origin in documents] if len(contents) > 1 else (),
     )
     for problem in answer.problems:  # as in a cluster: its namespaces get no GPU, and the others know nothing of it
-        print(f"{problem.tenant}: {problem.message}" if problem.tenant else problem.message, file=sys.stderr)
+        print(problem, file=sys.stderr)
 
     if not answer.explanations and not answer.tried:
         origins = ", ".join(origin for _, origin in contents)
@@ -238,8 +239,6 @@ def _read_cluster(arguments: argparse.Namespace) -> tuple[Rulebook, snapshot.Sna
 
 # What a person asks at a command or on a page, answered: the pods, and all that is known around them.
 
-Object = Mapping[str, Any]
-
 
 class Answer(NamedTuple):
     """An explanation for each pod, and what is wrong with the policies and exemptions that were given.
@@ -288,7 +287,7 @@ def answer_question(
     tenancy, more = tried.tenancy(replace(rulebook, tenancy=present), tried=True)
     (used, unread), (tried_usage, also_unread) = there.ledgers(), tried.ledgers()
     if unread or also_unread:
-        raise UnreadableError("; ".join(f"{usage.tenant}: {usage.message}" for usage in (*unread, *also_unread)))
+        raise UnreadableError("; ".join(map(str, (*unread, *also_unread))))
     ledgers = {**used, **tried_usage}
 
     # Pods.

@@ -27,7 +27,7 @@ from webhook.cli import survey
 from webhook.cli.snapshot import NOT_OVER, TENANTS, Snapshot
 from webhook.cli.table import several
 from webhook.cluster.client import Answer, Api, ApiError, ForbiddenError, MissingError, Object
-from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, RUNTIME_CLASSES
+from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, REGISTRATION, RUNTIME_CLASSES
 from webhook.core import review
 from webhook.core.decision import POLICY
 from webhook.core.forms.labels import Expression
@@ -231,20 +231,17 @@ async def read_programs(installation: Installation, api: Api) -> None:
             installation.lacking.append(f"{account} may not {right}")
 
 
-_REGISTERED: Final = "/apis/admissionregistration.k8s.io/v1"
-
-
 async def read_configurations(installation: Installation, api: Api) -> None:
     """Our webhook configurations, and the labels of namespaces, by which they are called."""
     namespaces = await api.list("/api/v1/namespaces")
     installation.labels = {raw["metadata"]["name"]: fields.mapping(raw, "metadata", "labels") for raw in namespaces}
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-        installation.live[kind] = await api.find(f"{_REGISTERED}/{kind.lower()}s/{configurations.NAME}")
+        installation.live[kind] = await api.find(f"{REGISTRATION}/{kind.lower()}s/{configurations.NAME}")
 
 
 async def read_webhooks(installation: Installation, api: Api) -> None:
     """All mutating webhook configurations."""
-    installation.mutating = await api.list(f"{_REGISTERED}/mutatingwebhookconfigurations")
+    installation.mutating = await api.list(f"{REGISTRATION}/mutatingwebhookconfigurations")
 
 
 async def read_version(installation: Installation, api: Api) -> None:

@@ -38,7 +38,7 @@ def run(given: argparse.Namespace) -> int:
     if given.what == "policies":
         tenancy, problems = snapshot.read_files(snapshot.TENANTS, given.around).tenancy(rulebook)
         for problem in problems:
-            raise options.UsageError(f"{problem.tenant}: {problem.message}")
+            raise options.UsageError(str(problem))
         if tenancy.observing:
             reason = "the webhook refuses nothing, so nor may this"
             raise options.UsageError(f"spec.observe of the Cluster document is true: {reason}")

@@ -80,7 +80,7 @@ def judge_by(file: Path, lane: Lane) -> None:
         raise serve.CannotStartError(str(error)) from None
     ledgers, unread = objects.ledgers()
     if unread:
-        raise serve.CannotStartError("; ".join(f"{problem.tenant}: {problem.message}" for problem in unread))
+        raise serve.CannotStartError("; ".join(map(str, unread)))
     lane.tenancy = lambda rules: objects.tenancy(rules)[0]
     lane.reservations = handler.OfflineReservations(ledgers)
     lane.use(lane.rules)

@@ -66,6 +66,10 @@ class Problem(NamedTuple):
     tenant: str
     message: str
 
+    def __str__(self) -> str:
+        """The text for people."""
+        return f"{self.tenant}: {self.message}" if self.tenant else self.message
+
 
 T = TypeVar("T", bound=TenantPolicy | Exemption)
 

@@ -197,7 +197,11 @@ def about(name: str, view: Record, rulebook: Rulebook, user: str, at: float) -> 
     members = membership.member(name, tenancy)
     policies = {policy.name: policy for policy in tenancy.policies}
     policy = policies.get(name) if is_tenant else members.policy
-    selecting = [other for other in tenancy.policies if membership.selects(other.namespaces, name, labels)]
+    selecting = [
+        other
+        for other in (() if is_tenant else tenancy.policies)
+        if membership.selects(other.namespaces, name, labels)
+    ]
     exemptions = [
         {**shown, "applies": exemption.holds(name, user, at)}
         for exemption in tenancy.exemptions
@@ -209,9 +213,9 @@ def about(name: str, view: Record, rulebook: Rulebook, user: str, at: float) -> 
         "kind": "tenant" if is_tenant else "namespace",
         "exempt": not is_tenant and rulebook.cluster.exempts(name),
         "closed": tenancy.closed,
-        "policies": []
-        if is_tenant
-        else [{"name": other.name, "priority": other.priority, "holds": other is policy} for other in selecting],
+        "policies": [
+            {"name": other.name, "priority": other.priority, "holds": other is policy} for other in selecting
+        ],
         "rivals": [rival.name for rival in members.rivals] if not is_tenant else [],
         "limits": dict(_limits(policy)) if policy else {},
         "tenant": tenants.get(policy.name if policy else ""),

@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
@@ -80,7 +79,7 @@ class Expected:
 class Case:
     """A pod, or what makes pods, who creates it, and what has to become of it."""
 
-    name: str = required(FILLED, "A sentence that says what holds.", "half a card is served by HAMi")
+    name: str = required(FILLED, "A sentence that says what holds.", "half a card is served by the default back end")
     ask: Mapping[str, str] = optional(
         map_of(TEXT, forms.word(KEYS)), "The shorthand of a pod with one container, `main`.", {"gpu": "0.5"}
     )
@@ -126,7 +125,7 @@ _DOCUMENT: Final[forms.Form[Mapping[str, Any]]] = forms.mapping(
 
 
 def read(content: bytes, name: str) -> Iterator[tuple[str, Suite]]:
-    """The suites of a file, each with its name and all other objects of the file given; raises RuleFilesError."""
+    """The suites of a file, each with its name and all other objects of the file given; raises UnreadableError."""
     problems: list[Problem] = []
     suites: list[tuple[str, Suite]] = []
     beside: list[Mapping[str, Any]] = []
@@ -142,7 +141,7 @@ def read(content: bytes, name: str) -> Iterator[tuple[str, Suite]]:
     except DocumentError as error:
         problems += error.problems
     if problems:
-        raise rule_files.RuleFilesError(problems)
+        raise documents.UnreadableError("\n".join(map(str, problems)))
     yield from ((title, replace(suite, given=(*beside, *suite.given))) for title, suite in suites)
 
 
@@ -177,7 +176,7 @@ def tried(suite: Suite, name: str, rulebook: Rulebook, now: float) -> Iterator[R
             answer = explain.answer_question(
                 [raw], there, snapshot.Snapshot(snapshot.TENANTS), around=around, setting=setting
             )
-            failures += (f"{problem.tenant}: {problem.message}" for problem in answer.problems)
+            failures += map(str, answer.problems)
             if not answer.explanations:
                 failures.append("it makes no pod")
             for explained in answer.explanations:
@@ -193,7 +192,7 @@ def differing(expected: Expected, explained: explanation.Explanation, rulebook: 
     reasons = [f"[{violation.code}] {violation.message}" for violation in decision.violations]
     if {violation.code for violation in decision.violations} != expected.codes:
         wanted = " and ".join(sorted(expected.codes))
-        yield _sentence("", wanted or "it to be admitted", "; ".join(reasons) or "it admitted")
+        yield f"expects {wanted or 'it to be admitted'}, and gets {'; '.join(reasons) or 'it admitted'}"
     exemptions = {finding.exemption for finding in decision.findings if finding.exemption}
     if exemptions != expected.exemptions:
         yield _sentence("exemptions", sorted(expected.exemptions), sorted(exemptions))
@@ -227,8 +226,7 @@ def _unlike(part: Any, whole: Any, path: str) -> Iterator[str]:
 
 
 def _sentence(what: str, expected: object, given: object) -> str:
-    sides = (expected, given) if not what else (json.dumps(side, default=str) for side in (expected, given))
-    return "{}expects {}, and gets {}".format(f"{what}: " if what else "", *sides)
+    return f"{what}: expects {json.dumps(expected, default=str)}, and gets {json.dumps(given, default=str)}"
 
 
 # The command, and what it prints for people and for programs that run it.
@@ -259,7 +257,7 @@ def run(arguments: argparse.Namespace) -> int:
         stamp = _stamp(arguments, named)
         try:
             _tried(arguments, named)
-        except (options.UsageError, rule_files.RuleFilesError) as error:
+        except (options.UsageError, documents.UnreadableError, rule_files.RuleFilesError, OSError) as error:
             print(error, flush=True)
         while _stamp(arguments, named) == stamp:
             time.sleep(WATCH_SECONDS)
@@ -281,8 +279,6 @@ def _tried(arguments: argparse.Namespace, named: Sequence[str]) -> int:
             suites = [*read(Path(name).read_bytes(), name)]
         except OSError as error:
             raise options.UsageError(f"{name}: {error.strerror}") from None
-        except rule_files.RuleFilesError as error:
-            raise options.UsageError(str(error)) from None
         for suite_name, suite in suites:
             results += tried(replace(suite, given=(*around, *suite.given)), suite_name, rulebook, time.time())
     if not results:
@@ -356,4 +352,4 @@ def _sarif(failed: Sequence[tuple[Result, str]]) -> Mapping[str, Any]:
 
 def _escaped(text: str, more: str = "") -> str:
     """A text in a workflow command, where these characters would end it; in a property `more` of them."""
-    return reduce(lambda text, char: text.replace(char, f"%{ord(char):02X}"), f"%\r\n{more}", text)
+    return text.translate({ord(char): f"%{ord(char):02X}" for char in f"%\r\n{more}"})

@@ -29,9 +29,6 @@ MOST: Final = 50
 NEGATIONS: Final = frozenset({"false", "no", "n", "off", "disabled", "without", "null", "nil"})
 """Values that ask for no GPU, in other words than `none`."""
 
-TRIED: Final = 12
-"""How many names of models and profiles a fix may say: as many as a message lists."""
-
 WORDS: Final = 8
 """How many times the nearest word is looked for in one review."""
 
@@ -271,7 +268,7 @@ def _uncatalogued(
     """The violation (GPU303) for a model or a profile: the fix names others, or the `other` if none is served."""
     message = f'no catalogue knows the GPU {kind} "{shown(name)}"{hint}'
     path, key = field_value.path, f"gpu-{kind}"
-    others = [Alternative(f"write {name}", {path: (key, name)}) for name in names[:TRIED]]
+    others = [Alternative(f"write {name}", {path: (key, name)}) for name in names[: translate.TRIED]]
     fix = joined(alternative.text for alternative in others or (other,))
     return Violation(code="GPU303", path=path, message=message, fix=fix, alternatives=[others, [other]])
 

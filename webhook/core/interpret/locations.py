@@ -83,7 +83,7 @@ def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
             short = keys.get(key)
             if short is None:
                 if key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
-                    yield _unknown_key(key, _QUALIFIED, path, nearest)
+                    yield _unknown_key(key, _QUALIFIED, path, pod, nearest)
             else:
                 legal = isinstance(text, str) and (kind == "annotation" or labels.is_value(text))
                 yield Entry(short, text, path, tolerant=short == key and legal)
@@ -99,7 +99,7 @@ def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Vio
         path: Path = ("metadata", "annotations", key)
         if short not in KEYS or short == "gpu-container":
             names = [annotation(name, container) for name in KEYS if name != "gpu-container"]
-            yield container, _unknown_key(key, names, path, nearest)
+            yield container, _unknown_key(key, names, path, pod, nearest)
         else:
             yield container, Entry(short, text, path)
 
@@ -114,10 +114,13 @@ def claimed(container: str) -> str:
     return annotation(CLAIMED, container)
 
 
-def _unknown_key(key: str, words: Collection[str], path: Path, nearest: Nearest) -> Violation:
+def _unknown_key(key: str, words: Collection[str], path: Path, pod: Pod, nearest: Nearest) -> Violation:
     stem = key.removeprefix(PREFIX).partition(SUFFIX)[0]
+    stems = {word.removeprefix(PREFIX).partition(SUFFIX)[0]: word for word in words}
     meant = _KEY_OF.get(_LETTERS.sub("", stem.lower()), "").removeprefix("gpu-")
-    near = key.replace(stem, meant, 1) if meant else nearest.word(key, words)
+    near = stems.get(meant or nearest.word(stem, stems), "")
+    if any(container.name == stem for container in pod.containers):
+        near = annotation("gpu", stem)
     fix = f"rename it to {near}" if near else f"rename it to one of: {quantity.listed([*words], 6)}"
     message = f'"{shown(key)}" is not a key of the shorthand'
     return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
