@@ -300,3 +300,32 @@ def test_the_nearest_word_is_looked_for_a_few_times_in_a_review(name: str) -> No
     for judge in (mutate, validate):
         reviews = 2  # with a policy a pod is read again, with the policy's labels
         assert calls(lambda: judge(asking(raw), EVERYTHING), to="nearest") <= reviews * interpret.WORDS  # noqa: B023
+
+
+SHIPPED = builders.rulebook(builders.shipped_files())
+DISABLED = [name for name, of in SHIPPED.resources.items() if "/" in name and " " not in name and not of.owners]
+BAD = {"gpu": "7/3", "memory": "8GB", "cores": "30%", "tflops": "3e", "sharing": "exclusve"}
+
+
+def _wishes(containers: int, absent: int) -> Object:
+    """Containers that ask for what cannot be read, beside the requests of containers that are not there."""
+    asked = {f"{key}.gpu-webhook.io/c{number}": text for number in range(containers) for key, text in BAD.items()}
+    others = {f"gpu.gpu-webhook.io/x{number}": "0.333333" for number in range(absent)}
+    return builders.pod(
+        *(builders.container(f"c{number}") for number in range(containers)), annotations={**asked, **others}
+    )
+
+
+def _disabled(containers: int, resources: int) -> Object:
+    """Containers with devices of systems that the cluster does not have."""
+    limits = dict.fromkeys(DISABLED[:resources], "1")
+    return builders.pod(*(builders.container(f"c{number}", limits=limits) for number in range(containers)))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [_disabled(1, 60), _disabled(16, 38), _disabled(128, 11), _wishes(1, 0), _wishes(2, 950), _wishes(24, 40)],
+    ids=["one container", "many resources", "many containers", "wrong values", "absent containers", "many of both"],
+)
+def test_fixes_are_tried_within_a_budget_however_much_there_is_to_read(raw: Object) -> None:
+    assert calls(lambda: mutate(asking(raw), SHIPPED)) < 200_000

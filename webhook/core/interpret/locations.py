@@ -214,11 +214,12 @@ def resources(container: Container, instead: Readings) -> tuple[dict[str, FieldV
         if not key:
             continue
         try:
-            value = FieldValue(_shorthand_amount(key, text), where, as_written(text))
+            amount = _shorthand_amount(key, text) if key in _RESOURCES else KEYS[key](text)  # another key, on trial
+            value = FieldValue(amount, where, as_written(text))
         except QuantityError as error:
             violations.append(misread(path, name, error))
         else:
-            violations += merge(stated, {_RESOURCES[key]: value})
+            violations += merge(stated, {_RESOURCES.get(key, key): value})
     # `gpu-webhook.io/gpu: 2` with `/percent: 50` is two halves.
     percent, devices = stated.pop("percent", None), stated.get("gpu")
     if percent is None:

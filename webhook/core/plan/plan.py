@@ -30,7 +30,7 @@ from webhook.core.rules.verbs import CONTAINER, SlotKind
 from webhook.core.violations import Alternative, Refusal, Violation, joined
 
 COST: Final = 10
-"""What it costs to read a container again, in trials of one request."""
+"""What it costs to read a container again, in trials of one request. A label, annotation or amount costs a half."""
 
 
 @dataclass(slots=True)
@@ -87,8 +87,7 @@ def _tried(
     for group in groups:
         fixes: list[str] = []
         for alternative in group:
-            trials.left -= COST * len(nodes.pod.containers)
-            if trials.left < 0:
+            if not _affords(trials, nodes.pod):
                 return violation
             other, wrong = left(alternative, None)
             if violation in other.violations:
@@ -99,7 +98,7 @@ def _tried(
         if fixes:
             unchanged = group is groups[0] and fixes == [alternative.text for alternative in group]
             return violation if unchanged else replace(violation, fix=joined(fixes))
-    for then in left(groups[-1][0], trials)[1] if groups and trials.left > 0 else ():
+    for then in left(groups[-1][0], trials)[1] if groups and _affords(trials, nodes.pod) else ():
         if not then.code.startswith("GPU3"):
             break
         message = f"{violation.message}, and {then.message}"
@@ -107,12 +106,20 @@ def _tried(
     return violation
 
 
+def _affords(trials: Trials, pod: Pod) -> bool:
+    """Whether a pod may be read once more, which is paid for: a hostile one has much to read."""
+    if trials.left > 0:
+        small = len(pod.annotations) + len(pod.labels) + sum(len(container.limits) for container in pod.containers)
+        trials.left -= COST * len(pod.containers) + small // 2
+    return trials.left > 0
+
+
 def _left(demand: ContainerRequest, resource: Resource, nodes: NodeSelection, preference: Preference) -> str:
     """The warning about a resource of back ends that are not enabled, which begins with what gives a GPU instead."""
     name, owners = resource.name, quantity.listed([owner.name for owner in resource.known], choose.MENTIONED)
     text = f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"
     wish = locations.in_shorthand(demand.container, resource, demand.extended.texts[name])
-    if wish is None or not preference.trials:
+    if wish is None or preference.trials is None or not _affords(preference.trials, nodes.pod):
         return text
     again = interpret(nodes.pod, nodes.rulebook, instead=wish.readings)
     served = _make(nodes, again, preference._replace(trials=None))

@@ -151,7 +151,7 @@ def filled_in(stored: Mapping[str, Any], rulebook: Rulebook) -> Object:
     matching = {hook["name"]: hook["matchConditions"] for hook in wanted["webhooks"] if "matchConditions" in hook}
     hooks = [
         {**hook, "matchConditions": matching[hook["name"]]} if hook["name"] in matching else hook
-        for hook in stored["webhooks"]
+        for hook in stored.get("webhooks", ())
     ]
     metadata = stored["metadata"]
     annotations = {**metadata.get("annotations", {}), **wanted["metadata"]["annotations"]}
