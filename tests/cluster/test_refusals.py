@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cluster
 MORE_THAN_ONE = """\
 [GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number
   at   metadata.labels.gpu
-  fix  ask for 1, 2 or 2x0.75
+  fix  write "1", "2" or "2x0.75"
 """
 NO_UNIT = """\
 [GPU201] gpu-memory: "8" has no unit

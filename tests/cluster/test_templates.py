@@ -26,7 +26,7 @@ BECOMES = (
 )
 REFUSED = (
     "pods of this template will be refused: "
-    "[GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number; ask for 1, 2 or 2x0.75"
+    '[GPU201] gpu: 1.5 is neither a share of one GPU nor a whole number; write "1", "2" or "2x0.75"'
 )
 KINDS = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"]
 
@@ -153,8 +153,9 @@ def test_what_no_template_may_have_is_refused_by_kubernetes_and_we_say_what_to_w
 
     assert refused.value.warnings == (
         (
-            "pods of this template will be refused: [GPU002] gpu is no resource name that Kubernetes takes in a pod "
-            'template; write gpu-webhook.io/percent: 30 instead of gpu, or label the template gpu: "0.3"'
+            "pods of this template will be refused: "
+            "[GPU002] gpu is no resource name that Kubernetes takes in a pod template; "
+            'write gpu-webhook.io/percent: 30 instead of gpu, or remove it, and label the template gpu: "0.3"'
         ),
     )
 
@@ -167,7 +168,7 @@ def test_a_fraction_in_a_template_is_refused_by_kubernetes_and_we_say_how_to_ask
 
     [warning] = refused.value.warnings
     assert warning.endswith(
-        'write gpu-webhook.io/percent: 50 instead of nvidia.com/gpu, or label the template gpu: "0.5"'
+        'write gpu-webhook.io/percent: 50 instead of nvidia.com/gpu, or remove it, and label the template gpu: "0.5"'
     )
     percent = workload(
         "Deployment", containers=[container("main", resources=limits(**{"gpu-webhook.io/percent": 50}))]
