@@ -73,8 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
             for number, source in enumerate((arguments.old, arguments.new))
         ]
         whole = [_has_rules(path) for path in paths]
+        shared = None if all(whole) else explain.judged_by(arguments)
         old, new = (
-            rule_files.load(path, only_enabled=True) if rules else explain.judged_by(arguments)
+            shared if shared and not rules else rule_files.load(path, only_enabled=True)
             for path, rules in zip(paths, whole, strict=True)
         )
         record: list[Creation] = []
