@@ -686,7 +686,7 @@ def test_the_commands_for_teams_in_the_readme_work(healthy: Installation, tmp_pa
     assert events.startswith("Events:")
     assert explained
     assert "quota     devices: 0 used, 1 asked, 2 at most" in standing
-    assert "\nnamespace default\n  tenant       team, by TenantPolicy/team, of priority 0\n" in standing
+    assert "\nnamespace default\n  tenant   team, by TenantPolicy/team, of priority 0\n" in standing
 
 
 def test_a_policy_that_cannot_be_read_is_named(healthy: Installation) -> None:
