@@ -44,7 +44,7 @@ def test_a_denied_pod_says_why_and_what_to_do(page: Page) -> None:
     expect(page).to_have_title("Denied: Pod pasted · gpu-webhook")
     expect(result.get_by_role("heading", name="Denied Pod pasted")).to_be_in_viewport()
     expect(result.get_by_text("GPU201")).to_be_visible()
-    expect(result.get_by_text('write "1", "2" or "2x0.75"')).to_be_visible()
+    expect(result.get_by_text('write "1" or "2"')).to_be_visible()
     expect(result.get_by_role("insertion")).to_have_count(0)
 
 
