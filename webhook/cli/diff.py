@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import blake2b
+from itertools import count
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -26,19 +27,18 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from webhook.cli import explain, options, snapshot
-from webhook.cli.explanation import foretell
+from webhook.cli.explanation import Ledgers, foresee, foretell, released
 from webhook.cli.snapshot import Object
 from webhook.cli.table import gib, number, several, short
 from webhook.core import pod_templates, projection
-from webhook.core.decision import Decision
+from webhook.core.decision import Decision, Reservation
 from webhook.core.interpret.locations import NOTE
 from webhook.core.kube import fields, pod, quantity
 from webhook.core.kube.quantity import Fraction
 from webhook.core.mutate import mutate
-from webhook.core.policy import limits, updates, usage
+from webhook.core.policy import updates, usage
 from webhook.core.policy.membership import member, undecided
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Ledger, reserve
 from webhook.core.quota.tally import Tally
 from webhook.core.review import creating
 from webhook.core.rules.rulebook import Rulebook
@@ -355,35 +355,26 @@ class Side:
     def __init__(self, rulebook: Rulebook) -> None:
         self._rulebook = rulebook
         self._remembered: dict[tuple[object, ...], tuple[Decision, Outcome]] = {}
-        self._held: dict[str, dict[str, Tally]] = {}
-        self._policies = {policy.name: policy for policy in rulebook.tenancy.policies}
-        self._ends: list[tuple[float, int, str, str, Tally]] = []
-        self._created = 0
+        self._ledgers: Ledgers = {}
+        self._ends: list[tuple[float, int, Reservation]] = []
+        self._numbers = count()
 
     def create(self, creation: Creation, raw: Object) -> Outcome:
         """Remove the pods that ended before this one, then create it."""
         while self._ends and self._ends[0][0] <= creation.at:
-            _, _, tenant, namespace, amount = heapq.heappop(self._ends)
-            held = self._held[tenant]
-            held[namespace] = {key: held[namespace][key] - amount.get(key, 0) for key in held[namespace]}
+            self._ledgers = released(self._ledgers, heapq.heappop(self._ends)[-1])
         decision, outcome = self._judged(creation, raw)
         reservation = decision.reservation
-        policy = self._policies.get(reservation.tenant) if reservation else None
-        if reservation is None or policy is None or policy.quota is None:
+        if reservation is None:
             return outcome
-        held = self._held.setdefault(policy.name, {})
-        held.setdefault(creation.namespace, tally.NOTHING)
-        ledger = Ledger(hard=policy.quota.hard, view=1, held=held)
-        _, [answer] = reserve(ledger, [reservation.ask])
-        judged = limits.after_ledger(decision, reservation, answer, ledger)
+        tenancy = self._rulebook.tenancy
+        judged, _, ledgers = foresee(decision, 1, creation.namespace, tenancy, self._ledgers, imagined=True)
         outcome = outcome._replace(allowed=judged.allowed, reasons=_reasons(judged), warnings=(*judged.warnings,))
         if not judged.allowed:
             return outcome._replace(charge=tally.NOTHING)
-        amount = reservation.ask.amount
-        held[creation.namespace] = tally.plus(held[creation.namespace], amount)
+        self._ledgers = ledgers
         if creation.ends < inf:
-            self._created += 1
-            heapq.heappush(self._ends, (creation.ends, self._created, policy.name, creation.namespace, amount))
+            heapq.heappush(self._ends, (creation.ends, next(self._numbers), reservation))
         return outcome
 
     def _judged(self, creation: Creation, raw: Object) -> tuple[Decision, Outcome]:

@@ -9,7 +9,7 @@ from webhook.cli import api_server
 from webhook.core import pod_templates
 from webhook.core.backends import charge
 from webhook.core.backends.translate import CannotExpressError
-from webhook.core.decision import UNTOUCHED, Decision, denied
+from webhook.core.decision import UNTOUCHED, Decision, Reservation, denied
 from webhook.core.kube import fields, pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.mutate import mutate_with_plan
@@ -329,6 +329,14 @@ def foresee(
     return answered, prospect, {**ledgers, policy.name: holding(entering)}
 
 
+def released(ledgers: Ledgers, reservation: Reservation) -> Ledgers:
+    """The ledgers without a pod that they count."""
+    ledger, ask = ledgers[reservation.tenant], reservation.ask
+    held = ledger.held.get(ask.namespace, tally.NOTHING)
+    rest = {key: max(held[key] - ask.amount.get(key, 0), Fraction(0)) for key in held}
+    return {**ledgers, reservation.tenant: replace(ledger, held={**ledger.held, ask.namespace: rest})}
+
+
 def foreseen(
     explanations: Iterable[Explanation],
     tenancy: Tenancy,
@@ -344,10 +352,7 @@ def foreseen(
         present, reservation = counted, explanation.decision.reservation
         exists = explanation.pods and fields.at(explanation.before, "metadata", "uid")
         if exists and reservation is not None and reservation.tenant in ledgers:
-            ledger, ask = counted[reservation.tenant], reservation.ask
-            held = ledger.held.get(ask.namespace, tally.NOTHING)
-            rest = {key: max(held[key] - ask.amount.get(key, 0), Fraction(0)) for key in held}
-            present = {**counted, reservation.tenant: replace(ledger, held={**ledger.held, ask.namespace: rest})}
+            present = released(counted, reservation)
         decision, prospect, after = foresee(
             explanation.decision, explanation.pods, explanation.namespace, tenancy, present, imagined=True
         )

@@ -214,8 +214,7 @@ def resources(container: Container, instead: Readings) -> tuple[dict[str, FieldV
         if not key:
             continue
         try:
-            amount = _shorthand_amount(key, text) if key in _RESOURCES else KEYS[key](text)  # another key, on trial
-            value = FieldValue(amount, where, as_written(text))
+            value = FieldValue(_shorthand_amount(key, text), where, as_written(text))
         except QuantityError as error:
             violations.append(misread(path, name, error))
         else:
@@ -239,8 +238,8 @@ def as_written(text: str) -> str:
 
 
 def _shorthand_amount(name: str, text: str) -> Any:
-    """The value of a resource; raises QuantityError."""
-    key = _RESOURCES[name]
+    """The value of a resource, or of another key that is tried in its place; raises QuantityError."""
+    key = _RESOURCES.get(name, name)
     if key == "percent":
         percent = quantity.served(text)
         if 1 <= percent < 100:
