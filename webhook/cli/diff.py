@@ -11,7 +11,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
 import tarfile
 import tempfile
 import zlib
@@ -134,10 +133,7 @@ def _checked_out(source: str, folder: Path) -> Path:
         raise options.UsageError(f"{source} is no file here, and there is no git that may know it")
 
     def git(*arguments: str) -> bytes:
-        made = subprocess.run([program, *arguments], check=False, capture_output=True)  # noqa: S603 - no shell
-        if made.returncode:
-            raise options.UsageError(f"{source}: git says: {made.stderr.decode(errors='replace').strip()}")
-        return made.stdout
+        return options.output_of([program, *arguments], f"{source}: git says")
 
     name = git("rev-parse", "--verify", "--end-of-options", source).decode().strip()
     folder.mkdir()
@@ -208,8 +204,9 @@ def stream(content: bytes, name: str) -> Iterator[Object]:
                 raise documents.UnreadableError(f"{name}: is not JSON: {error}") from None
             yield from documents.objects(text.encode(), name, snapshot.MOST_VALUES)
             return
-        if isinstance(raw, dict):
-            yield {"kind": kind[1], **raw} if kind else raw
+        if not isinstance(raw, dict):
+            raise documents.UnreadableError(f"{name}: is not an object")
+        yield {"kind": kind[1], **raw} if kind else raw
         if gap := _GAP.match(text, position):
             position = gap.end()
 

@@ -657,7 +657,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 async def examine(given: argparse.Namespace, api: Api) -> Sequence[Check]:
-    """All checks; raises ApiError, RuleFilesError and NotExemptError."""
+    """All checks; raises ApiError and NotExemptError."""
     unloadable = ""
     try:
         rulebook = rule_files.load_cached(given.rules) if given.rules else await reading.mounted(api, given.namespace)

@@ -160,16 +160,12 @@ def _explain_codes(codes: Sequence[str], *, as_json: bool) -> int:
 def _kustomized(folder: str) -> bytes:
     """What kustomize makes of a folder; raises UsageError."""
     import shutil
-    import subprocess
 
     commands = (["kubectl", "kustomize", folder], ["kustomize", "build", folder])
     command = next((command for command in commands if shutil.which(command[0])), None)
     if command is None:
         raise options.UsageError(f"-k {folder}: kubectl or kustomize builds it, and neither is on the path")
-    ran = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - no shell, and what the user asks for
-    if ran.returncode:
-        raise options.UsageError(f"{' '.join(command)}: {ran.stderr.decode(errors='replace').strip()}")
-    return ran.stdout
+    return options.output_of(command, " ".join(command))
 
 
 AS_SHIPPED: Final = "368121a2ceb92213e81858943eaa3f799a8bc10abf108ffe327e046d82aa22de"

@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -93,6 +93,16 @@ def address(bind: str, option: str = "--bind") -> tuple[str, int]:
 def read_content(file: str, most: int = -1) -> tuple[bytes, str]:
     """The content of a file, and its name; `-` is standard input, of which at most so many bytes are read."""
     return (sys.stdin.buffer.read(most), "standard input") if file == "-" else (Path(file).read_bytes(), file)
+
+
+def output_of(command: Sequence[str], failed: str) -> bytes:
+    """What a program of the user's prints; raises UsageError with what it says is wrong."""
+    import subprocess
+
+    ran = subprocess.run(command, check=False, capture_output=True)  # noqa: S603 - no shell, and what the user asks for
+    if ran.returncode:
+        raise UsageError(f"{failed}: {ran.stderr.decode(errors='replace').strip()}")
+    return ran.stdout
 
 
 def time_of(text: str) -> float:

@@ -135,7 +135,7 @@ def mentions(raw: Object, names: Iterable[str]) -> bool:
 
 
 def models_in(text: str, rulebook: Rulebook) -> set[str]:
-    """The cards whose product names stand in JSON, or between commas, also after a vendor: `"NVIDIA-Tesla T4"`."""
+    """The cards whose product names stand in JSON, or between commas, also after a vendor: `"Vendor-Product T4"`."""
     words = {part for word in re.split('[",]', text) for part in (word, word.partition("-")[2])}
     return {card.model for card in rulebook.devices.values() if not words.isdisjoint(card.names)}
 

@@ -265,7 +265,7 @@ def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rule
 def _uncatalogued(
     kind: str, name: str, names: Sequence[str], other: Alternative, field_value: FieldValue, hint: str
 ) -> Violation:
-    """The violation (GPU303) for a model or a profile: the fix names others, or the `other` if none is served."""
+    """The violation (GPU303) for a model or a profile: the fix names others, or `other` if there are none."""
     message = f'no catalogue knows the GPU {kind} "{shown(name)}"{hint}'
     path, key = field_value.path, f"gpu-{kind}"
     others = [Alternative(f"write {name}", {path: (key, name)}) for name in names[: translate.TRIED]]

@@ -74,36 +74,41 @@ def make(
 def _tried(
     violation: Violation, plan: Plan, nodes: NodeSelection, preference: Preference, trials: Trials
 ) -> Violation:
-    """A violation whose fix names what leads to a GPU; if nothing of it does, it says why and what would."""
+    """The violation with a fix that was tried; if no alternative leads to a GPU, with the next reason and its fix."""
     groups = [group for group in violation.alternatives if group]
     before = {(other.code, other.path) for other in plan.violations if other is not violation}
 
-    def left(alternative: Alternative, trials: Trials | None) -> tuple[Plan, list[Violation]]:
-        """The plan with one thing done, and what is wrong then that was not before."""
-        again = interpret(nodes.pod, nodes.rulebook, instead=alternative.readings)
-        other = _make(nodes, again, preference._replace(trials=trials, beside=alternative))
-        return other, [wrong for wrong in other.violations if (wrong.code, wrong.path) not in before]
+    def new(plan: Plan) -> list[Violation]:
+        """What is wrong in a plan that was not before."""
+        return [wrong for wrong in plan.violations if (wrong.code, wrong.path) not in before]
 
     for group in groups:
         fixes: list[str] = []
         for alternative in group:
             if not _affords(trials, nodes.pod):
                 return violation
-            other, wrong = left(alternative, None)
-            if violation in other.violations:
+            changed = _replanned(alternative, nodes, preference._replace(beside=alternative))
+            if violation in changed.violations:
                 return violation  # this is of what no reading changes, as a claim
-            if all(need.code == "GPU503" for need in wrong) and (before or other.assignments):
-                needs = dict.fromkeys([alternative.text, *(need.fix for need in wrong)])
+            if all(need.code == "GPU503" for need in new(changed)) and (before or changed.assignments):
+                needs = dict.fromkeys([alternative.text, *(need.fix for need in new(changed))])
                 fixes.append("; ".join(needs))
         if fixes:
             unchanged = group is groups[0] and fixes == [alternative.text for alternative in group]
             return violation if unchanged else replace(violation, fix=joined(fixes))
-    for then in left(groups[-1][0], trials)[1] if groups and _affords(trials, nodes.pod) else ():
-        if not then.code.startswith("GPU3"):
-            break
-        message = f"{violation.message}, and {then.message}"
-        return replace(violation, message=message, fix=then.fix, notes=then.notes)
-    return violation
+    if not groups or not _affords(trials, nodes.pod):
+        return violation
+    alternative = groups[-1][0]
+    remaining = new(_replanned(alternative, nodes, preference._replace(trials=trials, beside=alternative)))
+    if not remaining or not remaining[0].code.startswith("GPU3"):
+        return violation
+    message = f"{violation.message}, and {remaining[0].message}"
+    return replace(violation, message=message, fix=remaining[0].fix, notes=remaining[0].notes)
+
+
+def _replanned(alternative: Alternative, nodes: NodeSelection, preference: Preference) -> Plan:
+    """The plan of the pod as it is with one thing done."""
+    return _make(nodes, interpret(nodes.pod, nodes.rulebook, instead=alternative.readings), preference)
 
 
 def _affords(trials: Trials, pod: Pod) -> bool:
@@ -114,15 +119,16 @@ def _affords(trials: Trials, pod: Pod) -> bool:
     return trials.left > 0
 
 
-def _left(demand: ContainerRequest, resource: Resource, nodes: NodeSelection, preference: Preference) -> str:
-    """The warning about a resource of back ends that are not enabled, which begins with what gives a GPU instead."""
+def _disabled_warning(
+    demand: ContainerRequest, resource: Resource, nodes: NodeSelection, preference: Preference
+) -> str:
+    """The warning about a resource of back ends that are not enabled; first what gives a GPU instead, if anything."""
     name, owners = resource.name, quantity.listed([owner.name for owner in resource.known], choose.MENTIONED)
     text = f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"
     wish = locations.in_shorthand(demand.container, resource, demand.extended.texts[name])
     if wish is None or preference.trials is None or not _affords(preference.trials, nodes.pod):
         return text
-    again = interpret(nodes.pod, nodes.rulebook, instead=wish.readings)
-    served = _make(nodes, again, preference._replace(trials=None))
+    served = _replanned(wish, nodes, preference._replace(trials=None))
     return f"{wish.text}: {text}" if served.assignments and not served.violations else text
 
 
@@ -143,7 +149,7 @@ def _make(nodes: NodeSelection, interpretation: Interpretation, preference: Pref
             if demand.anything and not unknown:
                 assignment = choose.choose(nodes.bind(demand), rulebook, preference)
                 disabled = map(rulebook.resources.__getitem__, demand.extended.amounts if assignment is None else ())
-                warnings += [_left(demand, resource, nodes, preference) for resource in disabled]
+                warnings += [_disabled_warning(demand, resource, nodes, preference) for resource in disabled]
         except Refusal as refusal:
             plan.violations += refusal.violations
         if assignment is not None:
