@@ -11,7 +11,7 @@ import yaml
 from tests.cli.program import RULES, SHIPPED, explain, pod, run, start
 from tests.cluster.waiting import until
 from webhook.cli import options
-from webhook.cli.explain import JUDGED_BY_DEMO
+from webhook.cli.options import JUDGED_BY_DEMO
 
 
 def test_json_with_an_emoji_as_two_escapes_is_read() -> None:

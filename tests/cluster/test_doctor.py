@@ -38,7 +38,7 @@ from tests.cluster.webhook import PROGRAM, ROOT, activate, configurations
 from tests.release import kustomized
 from webhook.cli.__main__ import COMMANDS
 from webhook.cli.doctor import PROGRAMS, WITHOUT_RULES
-from webhook.cli.explain import JUDGED_BY_DEMO
+from webhook.cli.options import JUDGED_BY_DEMO
 from webhook.core.forms.document import API_VERSION
 
 pytestmark = pytest.mark.cluster

@@ -14,7 +14,7 @@ import yaml
 from tests import readme
 from tests.cluster.binaries import Binaries, helm
 from tests.release import dist, kustomized
-from webhook.cli.explain import JUDGED_BY_DEMO
+from webhook.cli.options import JUDGED_BY_DEMO
 
 pytestmark = pytest.mark.cluster
 

@@ -7,14 +7,14 @@ import pytest
 
 from tests.core.policy.tenants import ceiling, exemption, policy, quota, rules
 from webhook.cli import explanation
-from webhook.cli.explain import View, view
+from webhook.cli.explain import View
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Defaults
 
 
 def _explained(pod: dict[str, Any], rulebook: Rulebook) -> View:
     (one,) = explanation.foreseen(explanation.explain(pod, rulebook), rulebook.tenancy)
-    return view(one)
+    return View(one)
 
 
 def seen(rulebook: Rulebook, gpu: str = "0.5") -> View:
@@ -35,7 +35,7 @@ def test_what_the_tenant_may_have_is_said_in_rows() -> None:
 def test_what_is_only_tried_is_said_and_refuses_nothing() -> None:
     shown = seen(rules(policy(container=ceiling(devices=Fraction(1, 4), action="dryrun"))))
 
-    assert (shown.verdict, shown.violations) == ("Allowed", ())
+    assert (shown.verdict, shown.explained.decision.violations) == ("Allowed", ())
     assert shown.tried == ["[GPU102] vision (tenants.yaml:9) would refuse it if it were enforced"]
 
 

@@ -84,7 +84,7 @@ def rewritten(understood: Explanation, known: Rulebook, wanted: Rulebook, settin
         if not plans[0].violations or any(violation.code != "GPU303" for violation in plans[0].violations):
             break
     planned = plans[0] if plans[-1].violations else plans[-1]
-    before = replace(understood, planned=planned, converted=was, after=understood.before, disabled=0, rulebook=wanted)
+    before = replace(understood, planned=planned, converted=was, after=understood.before, rulebook=wanted)
     violations = list(unknown_devices.violations(unknown_devices.find(bare, wanted), bare)) or planned.violations
     if violations:
         return replace(before, decision=denied(violations, planned.warnings))

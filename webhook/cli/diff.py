@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from webhook.cli import explain, options, snapshot
+from webhook.cli import options, snapshot
 from webhook.cli.explanation import Ledgers, foresee, foretell, released
 from webhook.cli.snapshot import Object
 from webhook.cli.table import gib, number, several, short
@@ -56,7 +56,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--pods", action="append", default=[], metavar="FILE|-", help=pods)
     options.around_option(command, "namespaces with their labels, and policies beside those of both sides")
-    explain.judging_options(command)
+    options.judging_options(command)
     forms = ("text", "json", "markdown")
     command.add_argument("-o", "--output", choices=forms, default="text", help="default: %(default)s")
     command.epilog = f"exit codes: 0 nothing changes for any pod, 1 something does\n\n{command.epilog}"
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             for number, source in enumerate((arguments.old, arguments.new))
         ]
         whole = [_has_rules(path) for path in paths]
-        shared = None if all(whole) else explain.judged_by(arguments)
+        shared = None if all(whole) else options.judged_by(arguments)
         old, new = (
             shared if shared and not rules else rule_files.load(path, only_enabled=True)
             for path, rules in zip(paths, whole, strict=True)

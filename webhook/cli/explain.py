@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import hashlib
 import os
 import pathlib
 import re
@@ -10,8 +9,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, repeat
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 import yaml
@@ -19,17 +19,18 @@ import yaml
 from webhook.cli import convert, explanation, options, policy_advice, snapshot
 from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.cli.snapshot import Object
-from webhook.cli.table import number
+from webhook.cli.table import number, yaml_text
 from webhook.core.backends import charge
 from webhook.core.forms.document import closest, did_you_mean
 from webhook.core.interpret import claims
-from webhook.core.kube import fields
+from webhook.core.kube import fields, pod
 from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
-from webhook.core.plan.choose import NOTHING_SHARED, Assignment
+from webhook.core.plan import choose
+from webhook.core.plan.choose import NOTHING_SHARED, Assignment, NodeSelection
 from webhook.core.policy import limits
 from webhook.core.rules.cluster import OWN
 from webhook.core.rules.rulebook import Rulebook, nearest_backend, with_only
-from webhook.core.violations import CODES, Violation
+from webhook.core.violations import CODES, Refusal
 from webhook.files import rule_files
 from webhook.files.documents import MAX_BYTES, UnreadableError, parse_manifests
 from webhook.server import settings
@@ -59,7 +60,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     source = "with --to: the back end of the pods at present"
     command.add_argument("--from", dest="source", default="", metavar="NAME", help=source)
     there = "judge by the rules, policies, usage, nodes and claims of the current cluster"
-    judging_options(command).add_argument("--cluster", action="store_true", help=there)
+    options.judging_options(command).add_argument("--cluster", action="store_true", help=there)
     installed = "with --cluster: the namespace where the server runs (default: %(default)s)"
     command.add_argument("--server-namespace", default=OWN, metavar="NAME", help=installed)
     output = "yaml: each pod as it would be stored, of a workload the pod that it makes (default: %(default)s)"
@@ -76,7 +77,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise options.UsageError("--from says whose pods --to rewrites; give both")
     if arguments.cluster and arguments.usage:
         raise options.UsageError("--cluster reads what tenants use; give changes to it by --with, not by --usage")
-    contents = [options.read_content(file, MAX_BYTES + 1) for file in snapshot.files(named, _is_manifest)]
+
+    def is_manifest(path: pathlib.Path) -> bool:  # as kubectl reads a folder; a kustomization is what -k is for
+        return path.suffix in {".json", ".yaml", ".yml"} and path.stem != "kustomization" and path.is_file()
+
+    contents = [options.read_content(file, MAX_BYTES + 1) for file in snapshot.files(named, is_manifest)]
     contents += [(_kustomized(arguments.kustomize), arguments.kustomize)] if arguments.kustomize else []
     if not contents:
         empty = f"no .yaml, .yml or .json file is in {', '.join(named)}" if named else "nothing is given"
@@ -86,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.cluster:
         rulebook, usage = _read_cluster(arguments)
     else:
-        rulebook = judged_by(arguments, quiet=arguments.quiet)
+        rulebook = options.judged_by(arguments, quiet=arguments.quiet)
         usage = snapshot.read_files(snapshot.TENANTS, arguments.usage)
 
     documents = [(document, origin) for content, origin in contents for document in parse_manifests(content, origin)]
@@ -127,23 +132,18 @@ def run(arguments: argparse.Namespace) -> int:
     elif told:
         where = sys.stderr if arguments.output == "yaml" else sys.stdout
         colours = COLOURS if where.isatty() and "NO_COLOR" not in os.environ else {}
-        print("\n\n".join("\n".join(paint(view(pod), colours)) for pod in told), file=where)
+        print("\n\n".join("\n".join(paint(View(pod), colours)) for pod in told), file=where)
     if arguments.output == "yaml" and not arguments.quiet:
         stored = (pod.after for pod in answer.explanations if pod.decision.allowed)
-        print(_text({"apiVersion": "v1", "kind": "Pod", **pod} for pod in stored), end="")
+        print(yaml_text({"apiVersion": "v1", "kind": "Pod", **pod} for pod in stored), end="")
     messages = [violation.message for pod in refused for violation in pod.decision.violations]
     unshared = any(message.startswith(NOTHING_SHARED) for message in messages)
-    if unshared and not arguments.cluster and _is_as_shipped(arguments.rules or settings.default_rules()):
+    if unshared and not arguments.cluster and options.is_as_shipped(arguments.rules or settings.default_rules()):
         print("note: --demo judges by an imagined cluster that shares GPUs", file=sys.stderr)
     return options.NOT_FINE if refused else options.FINE
 
 
 CODE: Final = re.compile("GPU[0-9]{3}", re.IGNORECASE)
-
-
-def _is_manifest(path: pathlib.Path) -> bool:
-    """Whether kubectl reads a file in a folder; no kustomization, which -k is for."""
-    return path.suffix in {".json", ".yaml", ".yml"} and path.stem != "kustomization" and path.is_file()
 
 
 def _explain_codes(codes: Sequence[str], *, as_json: bool) -> int:
@@ -166,47 +166,6 @@ def _kustomized(folder: str) -> bytes:
     if command is None:
         raise options.UsageError(f"-k {folder}: kubectl or kustomize builds it, and neither is on the path")
     return options.output_of(command, " ".join(command))
-
-
-AS_SHIPPED: Final = "368121a2ceb92213e81858943eaa3f799a8bc10abf108ffe327e046d82aa22de"
-"""SHA-256 of the shipped rules/cluster.yaml without its lines of comments: it says nothing of anybody's cluster."""
-
-JUDGED_BY_DEMO: Final = (
-    "note: judged by an imagined cluster (--demo), as rules/cluster.yaml is as shipped;"
-    " for the cluster of your kubeconfig: --cluster"
-)
-
-
-def judging_options(command: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """By what rules, for `judged_by`; what stands in the group is given instead of the imagined cluster."""
-    rules = f"rule files (default: {settings.default_rules()})"
-    command.add_argument("--rules", type=pathlib.Path, metavar="DIR", help=rules)
-    judges = command.add_mutually_exclusive_group()
-    demo = "judge by the imagined cluster of make run; default where rules/cluster.yaml is as shipped"
-    judges.add_argument("--demo", action="store_true", help=demo)
-    return judges
-
-
-def judged_by(arguments: argparse.Namespace, *, quiet: bool = False) -> Rulebook:
-    """The rules that are named, or those of the imagined cluster; if nobody has said so it is told."""
-    rules = arguments.rules or settings.default_rules()
-    assumed = arguments.rules is None and _is_as_shipped(rules)
-    demo = arguments.demo or assumed
-    with options.progress("running the examples of the rules, as something has changed"):
-        rulebook = rule_files.load_cached(rules, (options.DEMO / "cluster.yaml").read_text() if demo else "")
-    if assumed and not arguments.demo and not quiet:
-        print(JUDGED_BY_DEMO, file=sys.stderr)
-    return rulebook
-
-
-def _is_as_shipped(rules: pathlib.Path) -> bool:
-    """Whether the Cluster document of these rules is the shipped one."""
-    try:
-        lines = (rules / "cluster.yaml").read_bytes().splitlines(keepends=True)
-    except OSError:
-        return False
-    said = b"".join(line for line in lines if not line.lstrip().startswith(b"#"))
-    return hashlib.sha256(said).hexdigest() == AS_SHIPPED
 
 
 def _read_cluster(arguments: argparse.Namespace) -> tuple[Rulebook, snapshot.Snapshot]:
@@ -370,27 +329,9 @@ def passages(before: Mapping[str, Any], after: Mapping[str, Any], edits: Iterabl
     return [Passage(run, folded=not shown and len(run) >= WORTH_FOLDING) for shown, run in runs]
 
 
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # in C where there is C
-    """YAML as people write it: a script of several lines stays one."""
-
-
-_Dumper.add_representer(
-    str,
-    lambda dumper, value: dumper.represent_scalar(
-        "tag:yaml.org,2002:str", value, style="|" if "\n" in value else None
-    ),
-)
-_Dumper.ignore_aliases = lambda _self, _value: True
-
-
-def _text(pods: Iterable[Mapping[str, Any]]) -> str:
-    """Pods as a stream of YAML."""
-    return str(yaml.dump_all(pods, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6))
-
-
 def _yaml(pod: Mapping[str, Any]) -> tuple[list[str], Mapping[Path, int]]:
     """The lines of a pod in YAML, and the line at which each of its fields begins."""
-    text = _text([pod])
+    text = yaml_text([pod])
     places: dict[Path, int] = {}
     todo: list[tuple[Path, Any]] = [((), yaml.compose(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))]
     while todo:
@@ -441,123 +382,92 @@ class Asking(NamedTuple):
     others: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What people are told of one pod.
 
     `lead` follows Allowed or Denied. `was` is how a pod of another system was understood, `tenant` has labelled
     sentences about the tenant and its quota, `tried` what policies in dry run would refuse, `exempted` what is lifted
-    of them, `missing` what nobody gave and what it may change. `pod` is there if there are `changes` of one that
-    stands in the object as it is.
+    of them. `pod` is there if there are `changes` of one that stands in the object as it is.
     """
 
-    title: str
-    allowed: bool
-    lead: str
-    was: Sequence[str]
-    asking: Sequence[Asking]
-    tenant: Sequence[tuple[str, str]]
-    warnings: Sequence[str]
-    tried: Sequence[str]
-    exempted: Sequence[str]
-    missing: Sequence[str]
-    violations: Sequence[Violation]
-    changes: Sequence[Change]
-    pod: Sequence[Passage]
+    def __init__(self, explained: Explanation) -> None:
+        decision, planned, converted = explained.decision, explained.planned, explained.converted
+        edits = planned.edits if planned is not None and decision.allowed and decision.patch else []
+        from_before = edits if converted is None else []  # else they lead from the pod as it was understood
+        self.explained = explained
+        self.verdict = "Allowed" if decision.allowed else "Denied"
+        self.asking = list(_asking(explained))
+        self.tenant = list(_standing(explained))
 
-    @property
-    def verdict(self) -> str:
-        """One word."""
-        return "Allowed" if self.allowed else "Denied"
+        served_by = " and ".join(dict.fromkeys(decision.backends.values()))
+        if not decision.allowed:
+            count = len(decision.violations)
+            self.lead = "for one reason" if count == 1 else f"for {count} reasons"
+        elif planned is not None and planned.edits and not decision.patch:
+            self.lead = "as it is: the webhook only observes"
+        elif decision.backends:
+            self.lead = f"as it is, and served by {served_by}: nothing is missing"
+            if decision.patch:
+                self.lead = f"and served by {served_by}"
+        elif fields.at(explained.before, "spec", "resourceClaims"):
+            self.lead = "as it is: what its resource claims hold, only their objects in the cluster tell"
+        elif self.asking:
+            self.lead = "as it is: no back end that is enabled here serves what it asks for"
+        else:
+            self.lead = "as it is: no container asks for a GPU"
 
-
-def view(explained: Explanation) -> View:
-    """What is said of one pod."""
-    decision, planned, converted = explained.decision, explained.planned, explained.converted
-    prospect = explained.prospect
-    edits = planned.edits if planned is not None and decision.allowed and decision.patch else []
-    from_before = edits if converted is None else []  # else they lead from the pod as it was understood
-
-    asking = list(_asking(explained))
-    served_by = " and ".join(dict.fromkeys(decision.backends.values()))
-    if not decision.allowed:
-        count = len(decision.violations)
-        lead = "for one reason" if count == 1 else f"for {count} reasons"
-    elif planned is not None and planned.edits and not decision.patch:
-        lead = "as it is: the webhook only observes"
-    elif not decision.backends and fields.at(explained.before, "spec", "resourceClaims"):
-        lead = "as it is: what its resource claims hold, only their objects in the cluster tell"
-    elif asking and not decision.backends:
-        lead = "as it is: no back end that is enabled here serves what it asks for"
-    elif not decision.backends:
-        lead = "as it is: no container asks for a GPU"
-    elif decision.patch:
-        lead = f"and served by {served_by}"
-    else:
-        lead = f"as it is, and served by {served_by}: nothing is missing"
-
-    was = []
-    for served in converted.assignments if converted is not None else ():
-        amounts = {**{name: str(amount) for name, amount in served.amounts.items()}, **served.demand.extended.texts}
-        was.append(f"{served.demand.container.name}: {_listed(amounts)}  ({served.backend.rule})")
-
-    changes = []
-    for edit in from_before:
-        verb, text = "remove", ""
-        if not isinstance(edit, Remove):
-            verb = "add" if isinstance(edit, Append) else "set"
-            text = yaml.safe_dump(edit.value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
-        changes.append(Change(verb, field_path(edit.path), text, edit.rule or "what the shorthand becomes"))
-
-    # The tenant, what it has used of each thing that is counted, and how many pods like this would fit.
-    tenant = []
-    if prospect is not None:
-        quota = {None: ": no quota", "warn": ": its quota only warns", "dryrun": ": its quota is only tried"}
-        state = (
-            f": the exemption {prospect.lifted} lifts its quota"
-            if prospect.lifted
-            else quota.get(prospect.action, "")
-        )
-        tenant.append(("tenant", f"{prospect.policy.name}, by {prospect.policy.rule}{state}"))
-        pods, fit = explained.pods, prospect.fit
-        for amount in prospect.amounts:
-            used, requested = limits.shown(amount.key, amount.used), limits.shown(amount.key, amount.requested)
-            text = f"{used} used, {requested} asked{f' by {pods} pods' if pods > 1 else ''}, "
-            if amount.limit is None or amount.left is None:
-                text += "no limit"
-            else:
-                over = "too many" if amount.left < 0 else "left"
-                text += f"{limits.shown(amount.key, amount.limit)} at most: "
-                text += f"{limits.shown(amount.key, abs(amount.left))} {over}"
-            tenant.append(("quota", f"{amount.key.replace('/', ' of ')}: {text}"))
-        if prospect.amounts and fit is not None and not prospect.lifted:
-            more = f"{fit - pods or 'no'} more pod{'' if fit - pods == 1 else 's'} like this would fit"
-            fewer = f"of the {pods} pods {fit or 'none'} would fit" if pods > 1 else "the pod does not fit"
-            tenant.append(("quota", fewer if fit < pods else more))
-
-    return View(
-        title=explained.title,
-        allowed=decision.allowed,
-        lead=lead,
-        was=was,
-        asking=asking,
-        tenant=tenant,
-        warnings=decision.warnings,
-        tried=[
+        self.was = []
+        for served in converted.assignments if converted is not None else ():
+            amounts = {
+                **{name: str(amount) for name, amount in served.amounts.items()},
+                **served.demand.extended.texts,
+            }
+            self.was.append(f"{served.demand.container.name}: {_listed(amounts)}  ({served.backend.rule})")
+        self.tried = [
             f"[{finding.code}] {finding.rule} would refuse it if it were enforced"
             for finding in decision.findings
             if finding.action == "dryrun" and not finding.exemption
-        ],
-        exempted=[
+        ]
+        self.exempted = [
             f"[{finding.code}] of {finding.rule} is lifted by the exemption {finding.exemption}"
             for finding in decision.findings
             if finding.exemption
-        ],
-        missing=[missing.effect for missing in explained.missing],
-        violations=decision.violations,
-        changes=changes,
-        pod=passages(explained.before, explained.after, from_before) if edits and not explained.assembled else (),
-    )
+        ]
+        self.changes = []
+        for edit in from_before:
+            verb, text = "remove", ""
+            if not isinstance(edit, Remove):
+                verb = "add" if isinstance(edit, Append) else "set"
+                text = yaml.safe_dump(edit.value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
+            self.changes.append(Change(verb, field_path(edit.path), text, edit.rule or "what the shorthand becomes"))
+        self.pod: Sequence[Passage] = ()
+        if edits and not explained.assembled:
+            self.pod = passages(explained.before, explained.after, from_before)
+
+
+def _standing(explained: Explanation) -> Iterator[tuple[str, str]]:
+    """The tenant, what it has used of each thing that is counted, and how many pods like this would fit."""
+    prospect, pods = explained.prospect, explained.pods
+    if prospect is None:
+        return
+    quota = {None: ": no quota", "warn": ": its quota only warns", "dryrun": ": its quota is only tried"}
+    state = quota.get(prospect.action, "")
+    if prospect.lifted:
+        state = f": the exemption {prospect.lifted} lifts its quota"
+    yield "tenant", f"{prospect.policy.name}, by {prospect.policy.rule}{state}"
+    for amount in prospect.amounts:
+        used, requested = limits.shown(amount.key, amount.used), limits.shown(amount.key, amount.requested)
+        limit, of = "no limit", f" by {pods} pods" if pods > 1 else ""
+        if amount.limit is not None and amount.left is not None:
+            over = "too many" if amount.left < 0 else "left"
+            most, left = limits.shown(amount.key, amount.limit), limits.shown(amount.key, abs(amount.left))
+            limit = f"{most} at most: {left} {over}"
+        yield "quota", f"{amount.key.replace('/', ' of ')}: {used} used, {requested} asked{of}, {limit}"
+    fit = prospect.fit
+    if prospect.amounts and fit is not None and not prospect.lifted:
+        more = f"{fit - pods or 'no'} more pod{'' if fit - pods == 1 else 's'} like this would fit"
+        fewer = f"of the {pods} pods {fit or 'none'} would fit" if pods > 1 else "the pod does not fit"
+        yield "quota", fewer if fit < pods else more
 
 
 def _listed(amounts: Mapping[str, str]) -> str:
@@ -566,13 +476,14 @@ def _listed(amounts: Mapping[str, str]) -> str:
 
 def _asking(explained: Explanation) -> Iterator[Asking]:
     """Each container that asks, with who serves it, and in the cluster's order why the others do not."""
-    planned, more = explained.planned, explained.disabled
-    candidates = explanation.candidates(explained)
-    assignments = {served.demand.container.name: served for served in planned.assignments} if planned else {}
-    for demand in planned.interpretation.asked if planned else ():
+    planned, rulebook = explained.planned, explained.rulebook
+    if planned is None or rulebook is None:
+        return
+    nodes = NodeSelection(pod.read(explained.before), rulebook)
+    assignments = {served.demand.container.name: served for served in planned.assignments}
+    more = 0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled)
+    for demand in filter(attrgetter("anything"), planned.interpretation.asked):
         name = demand.container.name
-        if not demand.anything:
-            continue
         served = assignments.get(name)
         considered, others = [], ""
         reason = "the pod is refused for another reason"
@@ -584,14 +495,22 @@ def _asking(explained: Explanation) -> Iterator[Asking]:
         elif more:
             others = f"{number(more, 'more back end')} {'is' if more == 1 else 'are'} not enabled"
             others += " (spec.backends of the Cluster document)"
-        for candidate in candidates.get(name, ()):
-            backend = candidate.backend
+        try:
+            candidates = [*choose.candidates(nodes.bind(demand), rulebook)]
+        except Refusal:
+            candidates = []
+        for candidate in candidates:
+            backend, why = candidate.backend, ""
             if not isinstance(candidate, Assignment):
-                considered.append(Considered(backend.name, backend.at.line_only, "cannot", candidate.reason.message))
-            elif served is None or backend.name != served.backend.name:
-                considered.append(Considered(backend.name, backend.at.line_only, "could", reason))
-            else:
+                why = candidate.reason.message
+            elif served is not None and backend.name == served.backend.name:
                 reason = "comes later in the cluster's order"
+                continue
+            elif not nodes.allows(candidate) or (served and nodes.binds_to(served) and not nodes.binds_to(candidate)):
+                why = "the pod selects nodes of another"
+            considered.append(
+                Considered(backend.name, backend.at.line_only, "cannot" if why else "could", why or reason)
+            )
         # The words of a pod that is converted were never on it.
         fields_of_pod = demand.stated.values() if demand.request and explained.converted is None else ()
         stated = list(dict.fromkeys((field.path, field.text) for field in fields_of_pod))
@@ -607,6 +526,7 @@ COLOURS: Final[Mapping[str, str]] = {"strong": "\x1b[1m", "+": "\x1b[32m", "-": 
 
 def paint(view: View, colours: Mapping[str, str]) -> Iterator[str]:
     """The lines as text; control characters out of a pod are shown, not sent."""
+    decision = view.explained.decision
     rows = [("was", text) for text in view.was]
     for asking in view.asking:
         stated = ", ".join(f"{path}: {text}" for path, text in asking.stated) or "its own resources"
@@ -623,14 +543,14 @@ def paint(view: View, colours: Mapping[str, str]) -> Iterator[str]:
     rows += [
         ("" if label == before else label, text) for before, (label, text) in zip(labels, view.tenant, strict=False)
     ]
-    for label, texts in (("warning", view.warnings), ("dryrun", view.tried), ("exempted", view.exempted)):
+    for label, texts in (("warning", decision.warnings), ("dryrun", view.tried), ("exempted", view.exempted)):
         rows += [(label, text) for text in texts]
-    rows += [("missing", text) for text in view.missing]
+    rows += [("missing", missing.effect) for missing in view.explained.missing]
 
-    lines = [(view.title, "strong"), *((f"  {label:<10}{text}", "") for label, text in rows)]
-    if not view.allowed:
+    lines = [(view.explained.title, "strong"), *((f"  {label:<10}{text}", "") for label, text in rows)]
+    if not decision.allowed:
         lines.append(("  denied", "-"))
-        lines += [(f"    {line}", "") for violation in view.violations for line in str(violation).splitlines()]
+        lines += [(f"    {line}", "") for violation in decision.violations for line in str(violation).splitlines()]
     elif not (view.pod or view.changes):
         lines.append((f"  admitted {view.lead}", ""))
     else:

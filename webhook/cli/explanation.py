@@ -8,23 +8,21 @@ from typing import Any, Final, Literal, NamedTuple
 from webhook.cli import api_server
 from webhook.core import pod_templates
 from webhook.core.backends import charge
-from webhook.core.backends.translate import CannotExpressError
 from webhook.core.decision import UNTOUCHED, Decision, Reservation, denied
 from webhook.core.kube import fields, pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.mutate import mutate_with_plan
-from webhook.core.plan import choose
 from webhook.core.plan.plan import Plan
 from webhook.core.policy import limits, usage
 from webhook.core.policy.membership import member, undecided
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Ledger, fitting, reserve
+from webhook.core.quota.ledger import Ask, Ledger, fitting, reserve
 from webhook.core.request import is_key
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
 from webhook.core.validate import validate
-from webhook.core.violations import Action, Refusal, Violation
+from webhook.core.violations import Action, Violation
 
 Ledgers = Mapping[str, Ledger]
 
@@ -84,13 +82,12 @@ class Prospect(NamedTuple):
 class Explanation:
     """What would become of one pod. `title` names the object, `before` and `after` are the pod.
 
-    `presumed` says of containers why they are charged whole devices for parts. `rulebook` is what `candidates` asks.
+    `presumed` says of containers why they are charged whole devices for parts. `rulebook` is what was asked.
 
     `named` is the object that has it, or makes it. `converted` is how the pod was understood in the words of another
     system, if it is rewritten for this one. There are `pods` like this at a time, and `prospect` is what the quota of
     their tenant says to them, if it was asked. `missing` are the inputs that nobody gave, with what each may change.
-    So many back ends are `disabled` that nothing was asked of. `assembled`: somebody puts the containers of the pod
-    together of an object's fields.
+    `assembled`: somebody puts the containers of the pod together of an object's fields.
     """
 
     title: str
@@ -107,7 +104,6 @@ class Explanation:
     pods: int = 1
     prospect: Prospect | None = None
     missing: Sequence[Missing] = ()
-    disabled: int = 0
     assembled: bool = False
 
 
@@ -213,37 +209,7 @@ def explain_pod(
         if holding.container.name in charges:
             charges[holding.container.name] = holding.measure.devices
             presumed[holding.container.name] = " and ".join(holding.gaps.values())
-    disabled = 0 if rulebook.trial else len(rulebook.backends) - len(rulebook.enabled)
-    return replace(explanation, charges=charges, presumed=presumed, disabled=disabled, rulebook=rulebook)
-
-
-def candidates(explanation: Explanation) -> Mapping[str, Sequence[choose.Candidate]]:
-    """The back ends that may serve each container: sought for a person who reads them, not for each of thousands."""
-    rulebook = explanation.rulebook
-    if rulebook is None:
-        return {}
-    nodes = choose.NodeSelection(pod.read(explanation.before), rulebook)
-    result: dict[str, Sequence[choose.Candidate]] = {}
-    serving = explanation.planned.assignments if explanation.planned else ()
-    bound = {served.demand.container.name for served in serving if nodes.binds_to(served)}
-    backends = {served.demand.container.name: served.backend for served in serving}
-
-    def there(candidate: choose.Candidate, name: str) -> choose.Candidate:
-        """The candidate; a failure if the pod selects no node of it."""
-        if isinstance(candidate, choose.Failure) or candidate.backend is backends.get(name):
-            return candidate
-        if nodes.allows(candidate) and (name not in bound or nodes.binds_to(candidate)):
-            return candidate
-        return choose.Failure(candidate.backend, CannotExpressError("GPU301", "the pod selects nodes of another", ""))
-
-    for demand in explanation.planned.interpretation.asked if explanation.planned else ():
-        if demand.anything:
-            name = demand.container.name
-            try:
-                result[name] = [there(choice, name) for choice in choose.candidates(nodes.bind(demand), rulebook)]
-            except Refusal:
-                result[name] = []
-    return result
+    return replace(explanation, charges=charges, presumed=presumed, rulebook=rulebook)
 
 
 def foretell(title: str, review: AdmissionRequest, rulebook: Rulebook) -> Explanation:
@@ -308,33 +274,32 @@ def foresee(
     ]
     prospect = prospect._replace(fit=fit, lifted=reservation.exemption, amounts=amounts)
 
-    def holding(more: int) -> Ledger:
-        """With so many of the pods; they are held, as imagined pods have no names to be pending by."""
-        held = ledger.held.get(reservation.ask.namespace)
-        if held is None:
-            return ledger
-        held = tally.plus(held, {key: more * number for key, number in amount.items()})
-        return replace(ledger, held={**ledger.held, reservation.ask.namespace: held})
-
     # The first pod is admitted, and not all of the others fit: what is said to the first that does not.
     if answer.verdict == "admit" and not answer.exceeded and fit is not None and fit < pods:
         fate = {"deny": "the others will be refused", "warn": "the others are over the quota"}
         if reservation.action in fate:
-            _, [refused] = reserve(holding(fit), [reservation.ask])
+            full = holding(ledger, reservation.ask, fit)
+            _, [refused] = reserve(full, [reservation.ask])
             over = f"of its {pods} new pods {fit} fit, and {fate[reservation.action]}: [GPU104] "
-            violations = limits.over(reservation, holding(fit), refused.exceeded)
+            violations = limits.over(reservation, full, refused.exceeded)
             warnings = [over + violation.message for violation in violations]
             answered = answered._replace(warnings=[*answered.warnings, *warnings])
     entering = pods if fit is None or not reservation.ask.enforced else min(pods, fit)
-    return answered, prospect, {**ledgers, policy.name: holding(entering)}
+    return answered, prospect, {**ledgers, policy.name: holding(ledger, reservation.ask, entering)}
+
+
+def holding(ledger: Ledger, ask: Ask, pods: int) -> Ledger:
+    """With so many more pods, or fewer; they are held, as imagined pods have no names to be pending by."""
+    held = ledger.held.get(ask.namespace)
+    if held is None:
+        return ledger
+    added = {key: max(held.get(key, Fraction(0)) + pods * number, Fraction(0)) for key, number in ask.amount.items()}
+    return replace(ledger, held={**ledger.held, ask.namespace: {**held, **added}})
 
 
 def released(ledgers: Ledgers, reservation: Reservation) -> Ledgers:
     """The ledgers without a pod that they count."""
-    ledger, ask = ledgers[reservation.tenant], reservation.ask
-    held = ledger.held.get(ask.namespace, tally.NOTHING)
-    rest = {key: max(held[key] - ask.amount.get(key, 0), Fraction(0)) for key in held}
-    return {**ledgers, reservation.tenant: replace(ledger, held={**ledger.held, ask.namespace: rest})}
+    return {**ledgers, reservation.tenant: holding(ledgers[reservation.tenant], reservation.ask, -1)}
 
 
 def foreseen(

@@ -1,15 +1,21 @@
 """What commands have in common: exit codes, the error of wrong usage, and options with what their values mean."""
 
+from __future__ import annotations
+
 import argparse
+import hashlib
 import json
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from webhook.server import settings
+
+if TYPE_CHECKING:
+    from webhook.core.rules.rulebook import Rulebook
 
 FINE: Final = 0
 NOT_FINE: Final = 1
@@ -28,6 +34,49 @@ def rules_option(command: argparse.ArgumentParser) -> None:
     """Where the rule files are."""
     default, what = settings.default_rules(), "rule files (default: %(default)s)"
     command.add_argument("--rules", type=Path, default=default, metavar="DIR", help=what)
+
+
+AS_SHIPPED: Final = "368121a2ceb92213e81858943eaa3f799a8bc10abf108ffe327e046d82aa22de"
+"""SHA-256 of the shipped rules/cluster.yaml without its lines of comments: it says nothing of anybody's cluster."""
+
+JUDGED_BY_DEMO: Final = (
+    "note: judged by an imagined cluster (--demo), as rules/cluster.yaml is as shipped;"
+    " for the cluster of your kubeconfig: --cluster"
+)
+
+
+def judging_options(command: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """By what rules, for `judged_by`; what stands in the group is given instead of the imagined cluster."""
+    rules = f"rule files (default: {settings.default_rules()})"
+    command.add_argument("--rules", type=Path, metavar="DIR", help=rules)
+    judges = command.add_mutually_exclusive_group()
+    demo = "judge by the imagined cluster of make run; default where rules/cluster.yaml is as shipped"
+    judges.add_argument("--demo", action="store_true", help=demo)
+    return judges
+
+
+def judged_by(arguments: argparse.Namespace, *, quiet: bool = False) -> Rulebook:
+    """The rules that are named, or those of the imagined cluster; if nobody has said so it is told."""
+    from webhook.files import rule_files
+
+    rules = arguments.rules or settings.default_rules()
+    assumed = arguments.rules is None and is_as_shipped(rules)
+    demo = arguments.demo or assumed
+    with progress("running the examples of the rules, as something has changed"):
+        rulebook = rule_files.load_cached(rules, (DEMO / "cluster.yaml").read_text() if demo else "")
+    if assumed and not arguments.demo and not quiet:
+        print(JUDGED_BY_DEMO, file=sys.stderr)
+    return rulebook
+
+
+def is_as_shipped(rules: Path) -> bool:
+    """Whether the Cluster document of these rules is the shipped one."""
+    try:
+        lines = (rules / "cluster.yaml").read_bytes().splitlines(keepends=True)
+    except OSError:
+        return False
+    uncommented = b"".join(line for line in lines if not line.lstrip().startswith(b"#"))
+    return hashlib.sha256(uncommented).hexdigest() == AS_SHIPPED
 
 
 def log_level_option(command: argparse.ArgumentParser) -> None:

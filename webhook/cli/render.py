@@ -2,14 +2,11 @@
 
 import argparse
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from webhook.cli import options
+from webhook.cli.table import Compact, yaml_text
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -49,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
         made += policies.render_mutating(rulebook) if given.mutating else ()
         for written in made:  # as in the manifests: what uninstalls finds all of it by this
             written["metadata"]["labels"] = {"app.kubernetes.io/part-of": configurations.NAME}
-        print(yaml_text(made), end="")
+        print(yaml_text(made, Compact, width=100), end="")
         return options.FINE
     try:
         objects = configurations.both(rulebook, given.namespace)
@@ -68,31 +65,5 @@ def run(given: argparse.Namespace) -> int:
     if not given.active:
         print(f"# The certificate program copies the rules in {configurations.WANTED} when replicas answer.")
         objects = [configurations.inactive(configuration) for configuration in objects]
-    print(yaml_text(objects), end="")
+    print(yaml_text(objects, Compact, width=100), end="")
     return options.FINE
-
-
-# Objects for the API server as YAML that people read: long text as a block, short lists on one line.
-
-
-class _Dumper(yaml.SafeDumper):
-    """Block style, with leaves such as `[a, b]` on one line; nothing is referred to by an anchor."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True
-
-    def write_list(self, data: Sequence[Any]) -> yaml.Node:
-        flat = all(isinstance(element, str) for element in data)
-        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
-
-    def write_text(self, data: str) -> yaml.Node:
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
-
-
-_Dumper.add_representer(list, _Dumper.write_list)
-_Dumper.add_representer(str, _Dumper.write_text)
-
-
-def yaml_text(objects: Iterable[Mapping[str, Any]]) -> str:
-    """The objects as one YAML stream."""
-    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)

@@ -1,7 +1,9 @@
 """A record as a table for a terminal, with numbers in one unit so that columns compare, and for scripts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+import yaml
 
 from webhook.core.backends.charge import Measure
 from webhook.core.kube.quantity import GIB, Fraction, shown
@@ -71,3 +73,31 @@ def contract(told: Any) -> Any:
     if isinstance(told, dict):
         return {key: contract(inner) for key, inner in told.items() if key not in SHOWN}
     return [contract(inner) for inner in told] if isinstance(told, list) else told
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # in C where there is C
+    """YAML as people write it: a text of several lines stays one, and nothing is referred to by an anchor."""
+
+
+Dumper.ignore_aliases = lambda _self, _value: True
+Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+class Compact(Dumper):
+    """The same with leaves such as `[a, b]` on one line."""
+
+
+Compact.add_representer(
+    list,
+    lambda dumper, values: dumper.represent_sequence(
+        "tag:yaml.org,2002:seq", values, flow_style=all(isinstance(value, str) for value in values)
+    ),
+)
+
+
+def yaml_text(objects: Iterable[Mapping[str, Any]], dumper: type[Dumper] = Dumper, width: int = 10**6) -> str:
+    """The objects as one YAML stream."""
+    return str(yaml.dump_all(objects, Dumper=dumper, sort_keys=False, width=width, allow_unicode=True))

@@ -240,7 +240,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     suites = "suites, or folders of them (default: the folder tests of the rules)"
     command.add_argument("file", nargs="*", metavar="FILE|DIR", help=suites)
     options.around_option(command, "policies, exemptions, namespaces, usage, nodes and claims for all suites")
-    explain.judging_options(command)
+    options.judging_options(command)
     what = "github: annotations of a workflow (default: %(default)s)"
     command.add_argument("-o", "--output", choices=FORMS, default="text", help=what)
     command.add_argument(
@@ -269,7 +269,7 @@ def _stamp(arguments: argparse.Namespace, named: Sequence[str]) -> object:
 
 
 def _tried(arguments: argparse.Namespace, named: Sequence[str]) -> int:
-    rulebook = explain.judged_by(arguments)
+    rulebook = options.judged_by(arguments)
     around: list[Mapping[str, Any]] = []
     for name in snapshot.files(arguments.around):
         around += documents.parse_manifests(*options.read_content(name))

@@ -31,7 +31,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from webhook.cli import check, explanation, inventory, snapshot, table, tenants
-from webhook.cli.explain import Answer, answer_question, view
+from webhook.cli.explain import Answer, View, answer_question
 from webhook.cli.explanation import Explanation, Setting
 from webhook.cli.snapshot import Problem, Snapshot
 from webhook.cli.table import gib, memory, short
@@ -505,7 +505,7 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
         wanted=wanted,
         find=find,
         marks={name: sorted(Counter(mark for row in rows for mark in row[name]).items()) for name in MARKS},
-        views={row["place"]: view(row["pod"]) for row in opened},
+        views={row["place"]: View(row["pod"]) for row in opened},
         most=OPEN,
         problems=[*answer.problems, *(Problem("", advice) for advice in answer.advice)],
         error=error,
