@@ -399,6 +399,14 @@ def test_a_stored_pod_that_is_still_a_reservation_tells_of_a_settler_that_hangs(
     assert (result, found) == ("fail", f"the settler has not done its work: {waiting}")
 
 
+def test_a_fix_names_the_namespace_where_the_server_runs() -> None:
+    check = of(doctor.ledgers, tenants=(objects(),) * 2, namespace="gpu")
+
+    assert check.fix.rpartition("; ")[2] == (
+        "to start it anew: kubectl -n gpu rollout restart deployment/gpu-webhook-settler"
+    )
+
+
 def test_a_ledger_that_cannot_be_read_is_told_with_what_makes_it_anew() -> None:
     broken = {"metadata": {"name": "speech"}, "status": {"held": {"v": {"devices": "x"}}}}
     tenants = objects(COUNTED)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +30,7 @@ from webhook.core.quota import ledger
 from webhook.core.registration import configurations
 from webhook.core.registration import policies as registration
 from webhook.core.rules.catalog import Cards
-from webhook.core.rules.cluster import Cluster
+from webhook.core.rules.cluster import OWN, Cluster
 from webhook.core.rules.rulebook import index
 from webhook.files import rule_files
 
@@ -47,9 +48,7 @@ class Check(NamedTuple):
 Judge = Callable[[Installation], Verdict | Check | None]
 Examine = Callable[[Installation], Check | None]
 Read = Callable[[Installation, Api], Awaitable[None]]
-CHECKS: Final[list[tuple[str, Read | None, Examine]]] = []
-CAUSES: Final[dict[str, Sequence[str]]] = {}
-"""The checks of which each may fail as a consequence: it then warns, so that the cause is said once, and first."""
+CHECKS: Final[list[tuple[str, Read | None, Examine, Sequence[str]]]] = []
 WITHOUT_RULES: Final = {"programs", "rights", "replicas", "certificate", "expiry", "rules", "clocks"}
 """Checks that do not ask what the rules are."""
 
@@ -59,9 +58,9 @@ def check(
 ) -> Callable[[Judge], Examine]:
     """Declare a function as a check. It returns None where another check has said all there is to say.
 
-    `read` fills in what it needs beside what the checks above it have read; `after`: see CAUSES.
+    `read` fills in what it needs beside what the checks above it have read. Where one of `after` has failed, this one
+    may fail as a consequence: it then warns, so that the cause is said once, and first.
     """
-    CAUSES[name] = after
 
     def declare(judge: Judge) -> Examine:
         def examine(installation: Installation) -> Check | None:
@@ -69,9 +68,10 @@ def check(
             if verdict is None or isinstance(verdict, Check):
                 return verdict
             result, text, *own = verdict
-            return Check(name, result, text, "" if result == "ok" else "".join(own) or fix)
+            told = "" if result == "ok" else "".join(own) or fix
+            return Check(name, result, text, told.replace(OWN, installation.namespace))
 
-        CHECKS.append((name, read, examine))
+        CHECKS.append((name, read, examine, after))
         return examine
 
     return declare
@@ -674,17 +674,17 @@ async def examine(given: argparse.Namespace, api: Api) -> Sequence[Check]:
         wanted=() if unloadable else configurations.both(rulebook, given.namespace),
     )
     checks: list[Check] = []
-    for read, group in groupby(CHECKS, key=lambda declared: declared[1]):
-        declared = [(name, judge) for name, _, judge in group if not unloadable or name in WITHOUT_RULES]
+    for read, group in groupby(CHECKS, key=itemgetter(1)):
+        declared = [check for check in group if not unloadable or check[0] in WITHOUT_RULES]
         try:
             if read and (declared or read is reading.read_configurations):
                 await read(installation, api)
         except ApiError as error:
-            checks += [unexamined(name, str(error)) for name, _ in declared]
+            checks += [unexamined(name, str(error)) for name, *_ in declared]
             continue
-        for name, judge in declared:
-            check = judge(installation)
-            causes = [cause.name for cause in checks if cause.result == "fail" and cause.name in CAUSES[name]]
+        for _, _, examine, after in declared:
+            check = examine(installation)
+            causes = [cause.name for cause in checks if cause.result == "fail" and cause.name in after]
             if check and check.examined and check.result == "fail" and causes:
                 check = check._replace(result="warn", fix=f"first fix `{causes[0]}`")
             checks += filter(None, [check])
