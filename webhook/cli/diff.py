@@ -14,7 +14,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import blake2b
@@ -71,15 +71,30 @@ def run(arguments: argparse.Namespace) -> int:
             _checked_out(source, Path(folder, str(number)))
             for number, source in enumerate((arguments.old, arguments.new))
         ]
-        whole = [_has_rules(path) for path in paths]
+        # Whether the files of a side are rules of a cluster, and not only policies.
+        whole = [
+            path.is_dir() and any(_CLUSTER_DOCUMENT.search(file.read_bytes()) for file in path.glob("*.y*ml"))
+            for path in paths
+        ]
         shared = None if all(whole) else options.judged_by(arguments)
         old, new = (
             shared if shared and not rules else rule_files.load(path, only_enabled=True)
             for path, rules in zip(paths, whole, strict=True)
         )
+
+        # The record, of files one after the other; without files the namespaces and pods of the cluster.
+        recorded = (
+            member
+            for name in snapshot.files(arguments.pods)
+            for document in stream(*options.read_content(name))
+            for member in snapshot.members(document)
+        )
+        if not arguments.pods:
+            there = snapshot.read_cluster({"Namespace": kinds["Namespace"], "Pod": snapshot.INVENTORY["Pod"]})
+            recorded = ((kind, raw) for kind in there.kinds for raw in there.of(kind))
         record: list[Creation] = []
         latest: dict[tuple[str, str], int] = {}
-        for kind, raw in _recorded(arguments.pods, kinds):
+        for kind, raw in recorded:
             about = fields.mapping(raw, "objectRef")
             if kind == "Namespace":
                 around.add(raw)
@@ -93,11 +108,11 @@ def run(arguments: argparse.Namespace) -> int:
                     record.append(creation)
         if not record:
             raise options.UsageError("there is no pod to try")
+        namespaces = sorted({creation.namespace for creation in record})
         old, new = (
-            _with_policies(rulebook, around, "" if rules else str(path))
+            _with_policies(rulebook, around, "" if rules else str(path), namespaces)
             for rulebook, path, rules in zip((old, new), paths, whole, strict=True)
         )
-    _check_namespaces({creation.namespace for creation in record}, old, new)
     places = compare(record, old, new)
     match arguments.output:
         case "json":
@@ -109,16 +124,6 @@ def run(arguments: argparse.Namespace) -> int:
     return options.NOT_FINE if any(place.changes for place in places) else options.FINE
 
 
-def _recorded(files: Sequence[str], kinds: snapshot.Kinds) -> Iterator[tuple[str, Object]]:
-    """The objects of files one after the other, by kind; without files the namespaces and pods of the cluster."""
-    for name in snapshot.files(files):
-        for document in stream(*options.read_content(name)):
-            yield from snapshot.members(document)
-    if not files:
-        there = snapshot.read_cluster({"Namespace": kinds["Namespace"], "Pod": snapshot.INVENTORY["Pod"]})
-        yield from ((kind, raw) for kind in there.kinds for raw in there.of(kind))
-
-
 # The two sides: rulebooks with policies.
 
 _CLUSTER_DOCUMENT: Final = re.compile(rb"\bkind:\s*[\"']?Cluster\b")
@@ -126,8 +131,10 @@ _CLUSTER_DOCUMENT: Final = re.compile(rb"\bkind:\s*[\"']?Cluster\b")
 
 def _checked_out(source: str, folder: Path) -> Path:
     """The path of a side; what git keeps of `REVISION:PATH` is written below `folder`. Raises UsageError."""
-    if Path(source).exists() or ":" not in source:
+    if Path(source).exists():
         return Path(source)
+    if ":" not in source:
+        raise options.UsageError(f"{source} does not exist; what git keeps is written REVISION:PATH")
     program = shutil.which("git")
     if program is None:
         raise options.UsageError(f"{source} is no file here, and there is no git that may know it")
@@ -147,34 +154,25 @@ def _checked_out(source: str, folder: Path) -> Path:
     return folder
 
 
-def _has_rules(path: Path) -> bool:
-    """Whether the files of a side are rules of a cluster, and not only policies; raises UsageError."""
-    if not path.exists():
-        raise options.UsageError(f"{path} does not exist; what git keeps is written REVISION:PATH")
-    return path.is_dir() and any(_CLUSTER_DOCUMENT.search(file.read_bytes()) for file in path.glob("*.y*ml"))
+def _with_policies(rulebook: Rulebook, around: snapshot.Snapshot, name: str, namespaces: Iterable[str]) -> Rulebook:
+    """The rules with the policies of a file or folder, and the namespaces around.
 
-
-def _with_policies(rulebook: Rulebook, around: snapshot.Snapshot, name: str) -> Rulebook:
-    """The rules with the policies of a file or folder, and the namespaces around; raises UsageError."""
+    Raises UsageError, also for a namespace whose labels would decide which policy is for it, and which nobody gave.
+    """
     given = replace(around, objects={kind: [*objects] for kind, objects in around.objects.items()})
     for file in snapshot.files([name]) if name else ():
         given.parse(*options.read_content(file))
     tenancy, problems = given.tenancy(rulebook, tried=True)
     if problems:
         raise options.UsageError("\n".join(f"{name}: {problem}" if name else str(problem) for problem in problems))
+    for namespace in namespaces:
+        policies = () if namespace in tenancy.labels else undecided(namespace, tenancy)
+        if rules := " and ".join(policy.rule for policy in policies):
+            raise options.UsageError(
+                f"no Namespace {namespace} was given: its labels decide whether {rules} is for it; give all of them"
+                " by --with FILE, from kubectl get namespaces -o yaml"
+            )
     return replace(rulebook, tenancy=tenancy)
-
-
-def _check_namespaces(names: Collection[str], *sides: Rulebook) -> None:
-    """Raise UsageError for namespaces whose labels would decide which policy is for them, and which nobody gave."""
-    for name in sorted(names):
-        for rulebook in sides:
-            policies = () if name in rulebook.tenancy.labels else undecided(name, rulebook.tenancy)
-            if rules := " and ".join(policy.rule for policy in policies):
-                raise options.UsageError(
-                    f"no Namespace {name} was given: its labels decide whether {rules} is for it; give all of them"
-                    " by --with FILE, from kubectl get namespaces -o yaml"
-                )
 
 
 # The record: pods as their authors wrote them, when they came and when they ended.
@@ -253,9 +251,13 @@ def creations(raw: Object, rulebook: Rulebook) -> Iterator[Creation]:
         return
     for made in pod_templates.pods(raw, rulebook.workloads):
         packed = zlib.compress(orjson.dumps({key: value for key, value in made.pod.items() if key != "status"}), 1)
-        if is_stored:
-            begin, end = _moment(fields.at(raw, "metadata", "creationTimestamp")), _end(raw)
-            yield Creation(made.title, made.namespace, packed, user=user, at=begin, ends=end, is_stored=True)
+        if is_stored:  # one that is over has given back its devices
+            at, end = _moment(fields.at(raw, "metadata", "creationTimestamp")), inf
+            if not pod.live(raw):
+                statuses = fields.objects(fields.at(raw, "status", "containerStatuses"))
+                ends = [_moment(fields.at(status, "state", "terminated", "finishedAt")) for status in statuses]
+                end = max(ends, default=0.0) or at
+            yield Creation(made.title, made.namespace, packed, user=user, at=at, ends=end, is_stored=True)
         elif made.wrong is None:
             yield Creation(made.title, made.namespace, packed, made.number, user, at)
 
@@ -265,15 +267,6 @@ def _moment(text: Any) -> float:
         return quantity.parse_time(text)
     except (TypeError, ValueError):
         return 0.0
-
-
-def _end(raw: Object) -> float:
-    """When a pod gave back its devices; never, if it is not over."""
-    if pod.live(raw):
-        return inf
-    statuses = fields.objects(fields.at(raw, "status", "containerStatuses"))
-    ends = [_moment(fields.at(status, "state", "terminated", "finishedAt")) for status in statuses]
-    return max(ends, default=0.0) or _moment(fields.at(raw, "metadata", "creationTimestamp"))
 
 
 def submitted(raw: Object, namespace: str, rulebook: Rulebook) -> dict[str, Any]:
@@ -331,14 +324,14 @@ def _without(value: Any, written: Any, request: Any) -> Any:
 
 
 class Outcome(NamedTuple):
-    """What one side makes of a pod: of whom it is, who serves it, what its containers get, and what it is charged."""
+    """What one side makes of a pod: whether it is admitted, why not, and what it is charged.
+
+    `texts` has what may differ between two that are admitted, as people read it, by the name of the change.
+    """
 
     allowed: bool
     reasons: tuple[str, ...]
-    warnings: tuple[str, ...]
-    tenant: str
-    backends: tuple[str, ...]
-    amounts: tuple[str, ...]
+    texts: Mapping[str, str]
     charge: Tally
 
 
@@ -351,7 +344,7 @@ class Side:
 
     def __init__(self, rulebook: Rulebook) -> None:
         self._rulebook = rulebook
-        self._remembered: dict[tuple[object, ...], tuple[Decision, Outcome]] = {}
+        self._remembered: dict[tuple[object, ...], tuple[Decision, Mapping[str, str], Tally]] = {}
         self._ledgers: Ledgers = {}
         self._ends: list[tuple[float, int, Reservation]] = []
         self._numbers = count()
@@ -360,62 +353,53 @@ class Side:
         """Remove the pods that ended before this one, then create it."""
         while self._ends and self._ends[0][0] <= creation.at:
             self._ledgers = released(self._ledgers, heapq.heappop(self._ends)[-1])
-        decision, outcome = self._judged(creation, raw)
-        reservation = decision.reservation
-        if reservation is None:
-            return outcome
-        tenancy = self._rulebook.tenancy
-        judged, _, ledgers = foresee(decision, 1, creation.namespace, tenancy, self._ledgers, imagined=True)
-        outcome = outcome._replace(allowed=judged.allowed, reasons=_reasons(judged), warnings=(*judged.warnings,))
-        if not judged.allowed:
-            return outcome._replace(charge=tally.NOTHING)
-        self._ledgers = ledgers
-        if creation.ends < inf:
-            heapq.heappush(self._ends, (creation.ends, next(self._numbers), reservation))
-        return outcome
+        decision, texts, charge = self._judged(creation, raw)
+        if reservation := decision.reservation:
+            tenancy = self._rulebook.tenancy
+            decision, _, ledgers = foresee(decision, 1, creation.namespace, tenancy, self._ledgers, imagined=True)
+            if decision.allowed:
+                self._ledgers = ledgers
+                if creation.ends < inf:
+                    heapq.heappush(self._ends, (creation.ends, next(self._numbers), reservation))
+        return Outcome(
+            allowed=decision.allowed,
+            reasons=tuple(f"[{reason.code}] {reason.message}; {reason.fix}" for reason in decision.violations),
+            texts={**texts, "warning": "; ".join(decision.warnings) or "none"},
+            charge=charge if decision.allowed else tally.NOTHING,
+        )
 
-    def _judged(self, creation: Creation, raw: Object) -> tuple[Decision, Outcome]:
-        """The decision without the quota; that about an equal pod is remembered."""
-        rulebook = self._rulebook
-        review = creating(raw, "diff", creation.namespace, creation.at)._replace(user=creation.user)
-        exempted = any(exemption.covers(creation.namespace) for exemption in rulebook.tenancy.exemptions)
+    def _judged(self, creation: Creation, raw: Object) -> tuple[Decision, Mapping[str, str], Tally]:
+        """The decision without the quota, `Outcome.texts`, and the charge; those of an equal pod are remembered."""
+        rulebook, namespace = self._rulebook, creation.namespace
+        review = creating(raw, "diff", namespace, creation.at)._replace(user=creation.user)
+        exempted = any(exemption.covers(namespace) for exemption in rulebook.tenancy.exemptions)
         moment = (creation.user, creation.at) if exempted else None
         try:
             text = projection.project(review, rulebook).text
         except Refusal:
             text = b""
-        digest = blake2b(text or orjson.dumps(raw), digest_size=16).digest()
-        key = creation.namespace, moment, digest
+        key = namespace, moment, blake2b(text or orjson.dumps(raw), digest_size=16).digest()
         if key not in self._remembered:
-            told = foretell(creation.title, review, rulebook)
-            self._remembered[key] = told.decision, _outcome(told.decision, told.after, creation.namespace, rulebook)
+            foretold = foretell(creation.title, review, rulebook)
+            decision, tenant, amounts, charge = foretold.decision, "", list[str](), tally.NOTHING
+            if decision.allowed and decision.backends:
+                stored = pod.read(foretold.after, namespace)
+                policy = member(namespace, rulebook.tenancy).policy
+                tenant = policy.name if policy else ""
+                charge = usage.pod_usage(usage.holdings(stored, rulebook)).tally
+                amounts = [
+                    f"{container.name}: {name} {container.limits[name]}"
+                    for container in stored.containers
+                    for name in sorted(rulebook.resources.keys() & container.limits.keys())
+                ]
+            texts = {
+                "backend": " and ".join(sorted({*decision.backends.values()})) or "nobody",
+                "amounts": ", ".join(amounts) or "nothing",
+                "charge": _amounts(charge) or "nothing",
+                "tenant": tenant or "nobody",
+            }
+            self._remembered[key] = decision, texts, charge
         return self._remembered[key]
-
-
-def _reasons(decision: Decision) -> tuple[str, ...]:
-    return tuple(f"[{violation.code}] {violation.message}; {violation.fix}" for violation in decision.violations)
-
-
-def _outcome(decision: Decision, stored: Object, namespace: str, rulebook: Rulebook) -> Outcome:
-    after = pod.read(stored, namespace) if decision.backends else None
-    policy = member(namespace, rulebook.tenancy).policy
-    amounts = [
-        f"{container.name}: {name} {container.limits[name]}"
-        for container in (after.containers if after else ())
-        for name in sorted(container.limits)
-        if name in rulebook.resources
-    ]
-    return Outcome(
-        allowed=decision.allowed,
-        reasons=_reasons(decision),
-        warnings=(*decision.warnings,),
-        tenant=policy.name if policy and after else "",
-        backends=tuple(sorted({*decision.backends.values()})),
-        amounts=(*amounts,),
-        charge=usage.pod_usage(usage.holdings(after, rulebook)).tally
-        if after and decision.allowed
-        else tally.NOTHING,
-    )
 
 
 # What differs, pod by pod, and by namespace.
@@ -433,19 +417,9 @@ CHANGES: Final[Mapping[str, str]] = {
 """Each change by its name in JSON, the worst first; of a pod the first counts."""
 
 
-_TEXTS: Final[Mapping[str, Callable[[Outcome], str]]] = {
-    "backend": lambda outcome: " and ".join(outcome.backends) or "nobody",
-    "amounts": lambda outcome: ", ".join(outcome.amounts) or "nothing",
-    "charge": lambda outcome: _amounts(outcome.charge) or "nothing",
-    "tenant": lambda outcome: outcome.tenant or "nobody",
-    "warning": lambda outcome: "; ".join(outcome.warnings) or "none",
-}
-"""What of a pod that is admitted by both sides may change, as people read it; other changes are about its refusal."""
-
-
 @dataclass(slots=True)
 class Change:
-    """A change that some pods of a namespace have in common: what the first of them was, and what it beafter."""
+    """A change that some pods of a namespace have in common: what the first of them was and is."""
 
     change: str
     before: str
@@ -484,15 +458,13 @@ def compare(recording: Iterable[Creation], old: Rulebook, new: Rulebook) -> Sequ
             place.charges = tally.plus(charged, before.charge), tally.plus(charged_after, after.charge)
             place.pods += 1
             if key := _difference(before, after):
-                text = _TEXTS.get(key[0], _fate)
-                change = place.changes.setdefault(key, Change(key[0], text(before), text(after)))
+                was, is_now = (
+                    side.texts.get(key[0], "; ".join(side.reasons) or "allowed") for side in (before, after)
+                )
+                change = place.changes.setdefault(key, Change(key[0], was, is_now))
                 change.pods += 1
                 change.names[creation.title] = None
     return sorted(places.values(), key=lambda place: ([-pods for pods in place.counts], place.namespace))
-
-
-def _fate(outcome: Outcome) -> str:
-    return "; ".join(outcome.reasons) or "allowed"
 
 
 def _difference(before: Outcome, after: Outcome) -> tuple[str, ...]:
@@ -502,7 +474,7 @@ def _difference(before: Outcome, after: Outcome) -> tuple[str, ...]:
         return ("refused" if before.allowed else "admitted", *codes)
     if not before.allowed:
         return ("reason", *codes) if codes[: len(before.reasons)] != codes[len(before.reasons) :] else ()
-    texts = ((change, text(before), text(after)) for change, text in _TEXTS.items())
+    texts = ((change, text, after.texts[change]) for change, text in before.texts.items())
     return next((different for different in texts if different[1] != different[2]), ())
 
 
