@@ -13,19 +13,17 @@ import select
 import shlex
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from errno import EADDRINUSE
 from pathlib import Path
 from typing import Any, Final
 
 from webhook.cli import check
-from webhook.cli.options import DEMO, FAILED, FINE, UsageError, address, rules_option
+from webhook.cli.options import DEMO, FAILED, FINE, UsageError, address, listening, rules_option
 from webhook.server import settings
 
 START_SECONDS: Final = 60.0
@@ -57,8 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda number, _: stops.append(number))
     programs: Programs = {}
     try:
-        _check_free(given.bind, "--bind", "BIND")
-        _check_free(given.console, "--console", "CONSOLE")
+        # Complain before anything is started, in the words of `make run`.
+        for bind, option in ((given.bind, "--bind"), (given.console, "--console")):
+            _, port = address(bind, option)
+            other = f"{bind.rpartition(':')[0]}:{port + 1000 if port < 64000 else 9000}"
+            fix = f"choose another port: make run {option.removeprefix('--').upper()}={other}"
+            listening(bind, option, fix).close()
         # The tenants and nodes of the imagined cluster, whose rules are taken; none beside others.
         given.demo = given.rules == settings.default_rules()
         tenants: list[str | Path] = ["--tenants", DEMO / "tenants.yaml"] if given.demo else []
@@ -95,20 +97,6 @@ def imagined(folder: Path) -> Path:
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}") from None
     return folder
-
-
-def _check_free(bind: str, option: str, variable: str) -> None:
-    """Complain before anything is started, in the words of `make run`."""
-    host, port = address(bind, option)
-    try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
-    except OSError as error:
-        if error.errno != EADDRINUSE:
-            reason = str(error.strerror).partition(" (while ")[0]
-            raise UsageError(f"cannot listen on {bind}: {reason}") from None
-        other = f"{bind.rpartition(':')[0]}:{port + 1000 if port < 64000 else 9000}"
-        advice = f"end what listens there, or choose another port: make run {variable}={other}"
-        raise UsageError(f"{bind} is in use; {advice}") from None
 
 
 def _start(output: int, *command: str | Path) -> subprocess.Popen[bytes]:

@@ -27,7 +27,7 @@ def test_a_port_in_use_is_one_readable_line() -> None:
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        f"gpu-webhook: {address} is in use: end what listens there, or choose another with --bind HOST:PORT\n"
+        f"gpu-webhook: {address} is in use; end what listens there, or choose another with --bind HOST:PORT\n"
     )
 
 

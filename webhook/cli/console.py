@@ -22,4 +22,4 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve the page until told to stop."""
     inventory = console.Source(arguments.inventory, arguments.surroundings, live=arguments.cluster)
     tenants = console.Standings(arguments.tenants, live=arguments.cluster and arguments.tenants is None)
-    return console.serve(*options.address(arguments.bind), arguments.rules, inventory, tenants)
+    return console.serve(arguments.bind, arguments.rules, inventory, tenants)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from errno import EADDRINUSE
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -137,6 +139,18 @@ def address(bind: str, option: str = "--bind") -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"{option} {bind}: write HOST:PORT, as 127.0.0.1:8443")
     return host.strip("[]"), int(port)
+
+
+def listening(bind: str, option: str, fix: str) -> socket.socket:
+    """The socket of a server, on the address that an option gives; raises UsageError, with a fix for one in use."""
+    host, port = address(bind, option)
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        if error.errno == EADDRINUSE:
+            raise UsageError(f"{bind} is in use; end what listens there, or {fix}") from None
+        reason = str(error.strerror).partition(" (while ")[0]  # Python adds the address, which is said already
+        raise UsageError(f"cannot listen on {bind}: {reason}") from None
 
 
 def read_content(file: str, most: int = -1) -> tuple[bytes, str]:

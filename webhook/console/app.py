@@ -7,13 +7,10 @@ silent peer, and says itself that it is for development. gunicorn is here anyway
 import json
 import os
 import re
-import socket
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from errno import EADDRINUSE
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -30,9 +27,9 @@ from markupsafe import Markup, escape
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from webhook.cli import check, explanation, inventory, snapshot, table, tenants
+from webhook.cli import check, explanation, inventory, options, snapshot, table, tenants
 from webhook.cli.explain import Answer, View, answer_question
-from webhook.cli.explanation import Explanation, Setting
+from webhook.cli.explanation import Setting
 from webhook.cli.snapshot import Problem, Snapshot
 from webhook.cli.table import gib, memory, short
 from webhook.core.forms import document
@@ -460,19 +457,6 @@ MARKS: Final = ("answer", "listed", "code")
 """What a person chooses pods by, as the form names it: the answer, the namespace, and the codes of violations."""
 
 
-def _rows(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
-    """The pods that a page lists with their MARKS; first those that are refused, then those that are warned of."""
-    rows: list[dict[str, Any]] = []
-    for pod in explanations:
-        decision = pod.decision
-        answer = "denied" if not decision.allowed else "warned" if decision.warnings else "allowed"
-        codes = sorted({violation.code for violation in decision.violations})
-        text = " ".join([pod.title, *map(str, decision.violations), *decision.warnings])
-        rows.append({"pod": pod, "answer": [answer], "listed": [pod.namespace], "code": codes, "text": text.lower()})
-    rows.sort(key=lambda row: ["denied", "warned", "allowed"].index(row["answer"][0]))
-    return [{**row, "place": place} for place, row in enumerate(rows, 1)]
-
-
 def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
     """The page with the form, and what becomes of the pods in it: of many of those that the request chooses."""
     answer, error = Answer((), ()), None
@@ -482,7 +466,16 @@ def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
             answer = explain_text(asked, loaded.rulebook, there)
         except UnreadableError as unreadable:
             error = unreadable
-    rows, given = _rows(answer.explanations), request.values
+    # The pods with their MARKS; first those that are refused, then those that are warned of.
+    rows: list[dict[str, Any]] = []
+    for pod in answer.explanations:
+        decision = pod.decision
+        fate = "denied" if not decision.allowed else "warned" if decision.warnings else "allowed"
+        codes = sorted({violation.code for violation in decision.violations})
+        text = " ".join([pod.title, *map(str, decision.violations), *decision.warnings])
+        rows.append({"pod": pod, "answer": [fate], "listed": [pod.namespace], "code": codes, "text": text.lower()})
+    rows.sort(key=lambda row: ["denied", "warned", "allowed"].index(row["answer"][0]))
+    rows, given = [{**row, "place": place} for place, row in enumerate(rows, 1)], request.values
     choosing = len(rows) > OPEN and "all" not in given
     wanted = {name: given[name] for name in MARKS if choosing and given.get(name)}
     find = given.get("find", "").strip().lower() if choosing else ""
@@ -533,8 +526,6 @@ def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
 
 # The process, on a socket that is bound beforehand.
 
-FAILED: Final = 2
-
 
 class _Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     """A worker that Ctrl-C ends at once."""
@@ -572,21 +563,13 @@ class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no typ
         return self.app
 
 
-def serve(host: str, port: int, rules: Path, source: Source | None = None, standings: Standings | None = None) -> int:
-    """Serve the console until told to stop; the exit code."""
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        reason = str(error.strerror).partition(" (while ")[0]  # Python adds the address, which is said already
-        refused = f"cannot listen on {place}: {reason}"
-        if error.errno == EADDRINUSE:
-            refused = f"{place} is in use: end what listens there, or choose another with --bind HOST:PORT"
-        print(f"gpu-webhook: {refused}", file=sys.stderr)  # noqa: T201 - this is the command line
-        return FAILED
+def serve(bind: str, rules: Path, source: Source | None = None, standings: Standings | None = None) -> int:
+    """Serve the console until told to stop; the exit code. Raises UsageError."""
+    listener = options.listening(bind, "--bind", "choose another with --bind HOST:PORT")
     name, number = listener.getsockname()[:2]
     shown = f"[{name}]" if ":" in name else name
-    print(f"console: http://{shown}:{number}/ with the rules of {rules}", flush=True)  # noqa: T201 - as above
+    print(f"console: http://{shown}:{number}/ with the rules of {rules}", flush=True)  # noqa: T201 - the command line
+    host, _ = options.address(bind)
     application = _Application(create_app(rules, host, source, standings), listener.detach())
     parent = os.getpid()
     with suppress(KeyboardInterrupt):  # before gunicorn has set its own handlers
@@ -595,5 +578,5 @@ def serve(host: str, port: int, rules: Path, source: Source | None = None, stand
         except SystemExit as stop:
             if os.getpid() != parent:
                 raise  # the worker leaves through here as well
-            return FAILED if stop.code else 0
-    return 0
+            return options.FAILED if stop.code else options.FINE
+    return options.FINE
