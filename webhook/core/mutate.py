@@ -67,7 +67,7 @@ def mutate_with_plan(request: AdmissionRequest, rulebook: Rulebook) -> tuple[Dec
                     violations=[*refused.violations, *more],
                     warnings=[*refused.warnings, *judged.warnings],
                     findings=judged.findings,
-                    audit=judged.audit(),
+                    audit=judged.audit,
                 )
             return judge.mutation_if_not_observing(refused, plan.assignments, rulebook), plan
         edits, warnings, backends = plan.edits, plan.warnings, plan.backends

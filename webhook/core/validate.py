@@ -76,17 +76,10 @@ def _created(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
     if not rulebook.tenancy.silent or rulebook.cluster.device_access is not None:
         holdings = usage.holdings(pod, checked.rulebook, checked.interpretation, checked.allocations)
     judged = judge.judge(pod, holdings, request, checked.rulebook)
-    audit = judged.audit()
-    if checked.violations or judged.violations:
-        violations = [*checked.violations, *judged.violations]
-        return denied(violations, judged.warnings, judged.findings)._replace(audit=audit)
-    return Decision(
-        allowed=True,
-        warnings=judged.warnings,
-        findings=judged.findings,
-        audit=audit,
-        reservation=judged.reservation,
-    )
+    if not checked.violations:
+        return judged
+    violations = [*checked.violations, *judged.violations]
+    return denied(violations, judged.warnings, judged.findings)._replace(audit=judged.audit)
 
 
 def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
@@ -96,16 +89,13 @@ def _updated(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
         if changes:
             return denied(changes)
         judged = judge.judge_update(request, rulebook)
-        if judged.violations:
-            return denied(judged.violations, judged.warnings, judged.findings)._replace(audit=judged.audit())
+        if not judged.allowed:
+            return judged
         before = _requests(request.old_pod, request.namespace, rulebook)
         after = _requests(request.pod, request.namespace, rulebook)
     except Refusal:
         return UNTOUCHED
-    warnings = [*judged.warnings, *([] if before == after else [KEEPS])]
-    if not warnings and not judged.findings:
-        return UNTOUCHED
-    return Decision(allowed=True, warnings=warnings, findings=judged.findings, audit=judged.audit())
+    return judged if before == after else judged._replace(warnings=[*judged.warnings, KEEPS])
 
 
 def _requests(raw: Mapping[str, Any] | None, namespace: str, rulebook: Rulebook) -> list[tuple[str, GpuRequest]]:
