@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 API_VERSION: Final = "gpu-webhook.io/v1alpha1"
@@ -18,7 +18,6 @@ LONGEST_WORD: Final = 80
 """How much of a text is compared with the known words, in characters."""
 
 T = TypeVar("T")
-D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -172,49 +171,28 @@ def of_json(value: Any, at: Location) -> Node:
 
 
 class Section:
-    """A mapping that is read key by key, and that then refuses all other keys. It collects what is wrong."""
+    """A mapping of which forms read the `entries`. What is wrong with it as a whole is added to the problems."""
 
     def __init__(self, node: Node, problems: list[Problem]) -> None:
-        self.node, self.problems, self._known = node, problems, list[str]()
+        self.node, self.problems = node, problems
+        self.entries: dict[str, Node] = {}
         try:
-            self._entries = dict(node.items())
+            self.entries.update(node.items())
         except DocumentError as error:
-            self._entries = {}
             problems += error.problems
-
-    def optional(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
-        """The value at `key` as `read` understands it, `default` where there is none or it is wrong."""
-        self._known.append(key)
-        try:
-            return read(self._entries[key]) if key in self._entries else default
-        except DocumentError as error:
-            self.problems += error.problems
-            return default
-
-    def required(self, key: str, read: Callable[[Node], T], default: D) -> T | D:
-        """As `optional`, and the key has to be there."""
-        if key not in self._entries and isinstance(self.node.value, dict):
-            self.complain(f'needs the key "{key}"')
-        return self.optional(key, read, default)
 
     def present(self) -> Collection[str]:
         """The keys that stand in the document."""
-        return self._entries.keys()
+        return self.entries.keys()
 
     def integers(self, *keys: str) -> dict[str, int]:
         """Those of the keys that are given and whole numbers."""
-        values = {key: self._entries[key].value for key in keys if key in self._entries}
+        values = {key: self.entries[key].value for key in keys if key in self.entries}
         return {key: value for key, value in values.items() if isinstance(value, int)}
 
     def complain(self, message: str) -> None:
         """Add a problem with the mapping as a whole."""
         self.problems.append(Problem(self.node.at, self.node.path, message))
-
-    def refuse_other_keys(self) -> None:
-        """Complain of every key that was not read."""
-        for key in self._entries.keys() - set(self._known):
-            message = f'unknown key "{key}"{nearest(key, self._known)}'
-            self.problems.append(Problem(self.node.keys.get(key, self.node.at), self.node.path, message))
 
 
 def failing_examples(examples: Iterable[Any], mistake: Callable[[Any], str | None]) -> Iterator[Problem]:
@@ -222,13 +200,6 @@ def failing_examples(examples: Iterable[Any], mistake: Callable[[Any], str | Non
     for index, example in enumerate(examples):
         if text := mistake(example):
             yield Problem(example.at, f"spec.examples[{index}]", f'the example "{example.name}" {text}')
-
-
-def with_one_outcome(example: Any, section: Section, outcome: object, key: str, name: str) -> Any:
-    """The example, called `name` if it has no name. It is either refused, or has the outcome that stands at `key`."""
-    if (outcome is None) == (example.refused is None):
-        section.complain(f"needs either {key}: or refused:")
-    return replace(example, name=example.name or name)
 
 
 def closest(text: str, words: Collection[str], cutoff: float = 0.6) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
@@ -320,9 +321,14 @@ def any_of(*keys: str) -> Rule:
     return Rule({"anyOf": [{"required": [key]} for key in keys]}, check)
 
 
-def outcome(key: str) -> Rule:
-    """To editors, an example has just one outcome: what stands at the key, or that it is refused."""
-    return Rule({"oneOf": [{"required": ["refused"]}, {"type": "object", "required": [key]}]})
+def either(key: str, other: str) -> Rule:
+    """Just one of the two keys stands there."""
+
+    def check(section: Section) -> None:
+        if isinstance(section.node.value, dict) and (key in section.entries) == (other in section.entries):
+            section.complain(f"needs either {key}: or {other}:")
+
+    return Rule({"oneOf": [{"required": [other]}, {"type": "object", "required": [key]}]}, check)
 
 
 class Group(NamedTuple):
@@ -415,16 +421,20 @@ def _form(
             if declared.embedded:
                 values[declared.name] = shape.read_among(section, scope)
                 continue
-            read_key: Callable[..., Any] = section.required if declared.required else section.optional
-            missing = shape.fallback if declared.required else declared.unset
-            value = read_key(declared.key, lambda node, read=shape.read: read(node, scope), missing)
+            value, entry = shape.fallback if declared.required else declared.unset, section.entries.get(declared.key)
+            if entry is not None:
+                value = scope.try_read(partial(shape.read, entry, scope), value)
+            elif declared.required and isinstance(section.node.value, dict):
+                section.complain(f'needs the key "{declared.key}"')
             values |= {declared.name: value} if declared.name else value
         return make(values, section, scope)
 
     def read(node: Node, scope: Scope) -> Any:
         section = Section(node, scope.problems)
         value = read_among(section, scope)
-        section.refuse_other_keys()
+        for key in section.entries.keys() - keys_read:
+            message = f'unknown key "{key}"{nearest(key, keys_read)}'
+            scope.problems.append(Problem(node.keys.get(key, node.at), node.path, message))
         for rule in rules:
             rule.check(section)
         return value
@@ -442,4 +452,5 @@ def _form(
     schema |= {"required": sorted(needed)} if needed else {}
     for rule in rules:
         schema |= rule.schema
+    keys_read = schema["properties"].keys()
     return Form(read, schema, fallback, read_among)

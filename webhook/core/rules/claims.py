@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from webhook.core.forms import forms
-from webhook.core.forms.document import Location, Node, Section, nearest, with_one_outcome
+from webhook.core.forms.document import Location, Node, Section, nearest
 from webhook.core.forms.forms import FILLED, TEXT, derived, form, list_of, map_of, optional, required, word
 from webhook.core.request import KEYS
 from webhook.core.rules.backend import ASK, Backend, Parameter, declared_parameters
@@ -89,11 +90,9 @@ class ClaimExample:
     refused: str | None = optional(FILLED, "A part of the message that refuses it.")
     at: Location = derived(forms.place)
 
-    def titled(self, section: Section, _: forms.Scope) -> ClaimExample:
+    def titled(self, _: Section, __: forms.Scope) -> ClaimExample:
         """The same with a name."""
-        title = " ".join(f"{key}={value}" for key, value in self.resources.items())
-        titled: ClaimExample = with_one_outcome(self, section, self.asks, "asks", title)
-        return titled
+        return replace(self, name=self.name or " ".join(f"{key}={value}" for key, value in self.resources.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +138,7 @@ class ClaimSourceSpec:
         map_of(list_of(TEXT)), "Other spellings of resources, by the one under `reads`."
     )
     examples: Sequence[ClaimExample] = required(
-        list_of(form(ClaimExample, forms.outcome("asks"), complete=ClaimExample.titled), forms.EMPTY),
+        list_of(form(ClaimExample, forms.either("asks", "refused"), complete=ClaimExample.titled), forms.EMPTY),
         "Executed whenever the rules are loaded.",
         default=(),
     )
@@ -183,7 +182,8 @@ class ClaimSourceSpec:
                     aliases[other.text()] = name
             return aliases
 
-        return replace(self, aliases=Section(section.node, scope.problems).optional("names", aliases, {}))
+        names = section.entries.get("names")
+        return replace(self, aliases=scope.try_read(partial(aliases, names), {})) if names else self
 
 
 _CLAIM_GROUPS: Final = {

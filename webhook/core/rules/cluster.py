@@ -324,7 +324,8 @@ class Cluster:
         default = enabled_by("spec.backends")
         enabled = replace(scope, known=replace(scope.known, enabled=self.tiers.keys()))
         for key in ("defaults", "provisioners"):
-            for _, node in Section(section.node, []).optional(key, lambda node: list(node.items()), []):
+            holder = section.entries.get(key)
+            for _, node in holder.items() if holder and isinstance(holder.value, dict) else ():
                 default.read_or_report(node, enabled)
         return replace(self, backends=tuple(self.tiers))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.core.forms import forms
-from webhook.core.forms.document import API_VERSION, Location, Node, Section, with_one_outcome
+from webhook.core.forms.document import API_VERSION, Location, Node, Section
 from webhook.core.forms.forms import FILLED, TEXT, derived, form, list_of, map_of, optional, required, whole
 from webhook.core.kube.fields import Path
 
@@ -148,12 +148,7 @@ class PodPlace:
             for path in self.containers:
                 if path[: len(root)] != root:
                     section.complain(f"{text(path)} is not within {pod}, where the pod is")
-        if isinstance(section.node.value, dict) and len({"template", "spec"} & set(section.present())) != 1:
-            section.complain("needs either template: or spec:")
         return self
-
-
-_ONE_ROOT: Final = forms.Rule({"oneOf": [{"required": ["template"]}, {"type": "object", "required": ["spec"]}]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +158,7 @@ class WorkloadExample:
     `limits` are those of all containers of a pod together.
     """
 
-    name: str = optional(TEXT, "What messages call it.", default="")
+    name: str = optional(TEXT, "What messages call it.", default="an object")
     object: Mapping[str, Any] = required(
         forms.OBJECT,
         "The object, without its apiVersion and kind.",
@@ -179,13 +174,6 @@ class WorkloadExample:
     )
     refused: str | None = optional(FILLED, "A part of the message that says what cannot be read.")
     at: Location = derived(forms.place)
-
-
-_WORKLOAD_EXAMPLE: Final[forms.Shape[WorkloadExample]] = form(
-    WorkloadExample,
-    forms.outcome("pods"),
-    complete=lambda example, section, _: with_one_outcome(example, section, example.pods, "pods", "an object"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,10 +206,11 @@ class Workload:
         FILLED, "The user who creates the pods.", "system:serviceaccount:kube-system:job-controller", default=""
     )
     pods: Sequence[PodPlace] = required(
-        list_of(form(PodPlace, _ONE_ROOT, complete=PodPlace.checked)), "Where their pods are. `[]`: they hold none."
+        list_of(form(PodPlace, forms.either("spec", "template"), complete=PodPlace.checked)),
+        "Where their pods are. `[]`: they hold none.",
     )
     examples: Sequence[WorkloadExample] = optional(
-        list_of(_WORKLOAD_EXAMPLE), "Executed whenever the rules are loaded."
+        list_of(form(WorkloadExample, forms.either("pods", "refused"))), "Executed whenever the rules are loaded."
     )
 
     @property
