@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 RULES = HERE / "rules"
 SHIPPED = HERE.parents[1] / "rules"
 PROGRAM = [*PYTHON, "-W", "error", "-m", "webhook.cli"]
+READ_AT_IMPORT = "kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
+"""What the library makes of $KUBECONFIG, once in a process."""
 
 
 class Ran(NamedTuple):
@@ -36,10 +38,11 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
 
-def run(*arguments: str | Path, given: str | bytes = b"") -> Ran:
-    """One command in this process; `given` is its standard input."""
+def run(*arguments: str | Path, given: str | bytes = b"", kubeconfig: Path | None = None) -> Ran:
+    """One command in this process, on the cluster of a kubeconfig; `given` is its standard input."""
     read, out, err = io.TextIOWrapper(io.BytesIO(_bytes(given))), io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", read):
+    clusters = mock.patch(READ_AT_IMPORT, str(kubeconfig)) if kubeconfig else contextlib.nullcontext()
+    with clusters, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", read):
         try:
             code = __main__.main([*map(str, arguments)])
         except SystemExit as end:  # argparse: help, or wrong usage

@@ -58,6 +58,22 @@ def here() -> str:
         return str(probe.getsockname()[0])
 
 
+def endpoints(service: str, namespace: str, number: int, port: int, **conditions: bool) -> Object:
+    """An address of a Service, which is ready unless conditions tell something else."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"{service}-{number}",
+            "namespace": namespace,
+            "labels": {"kubernetes.io/service-name": service},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [here()], "conditions": {"ready": True, **conditions}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+
+
 @dataclass
 class Replica:
     """An admission server with the Secret mounted as a kubelet does it: a link that changes both files at once."""
@@ -179,21 +195,8 @@ class Installation:
             self.slice("kubernetes", "default", number, int(plane.client.url.rpartition(":")[2]))
 
     def slice(self, service: str, namespace: str, number: int, port: int, **conditions: bool) -> None:
-        """An address of a Service, which is ready unless conditions tell something else."""
-        self.client.apply(
-            {
-                "apiVersion": "discovery.k8s.io/v1",
-                "kind": "EndpointSlice",
-                "metadata": {
-                    "name": f"{service}-{number}",
-                    "namespace": namespace,
-                    "labels": {"kubernetes.io/service-name": service},
-                },
-                "addressType": "IPv4",
-                "endpoints": [{"addresses": [here()], "conditions": {"ready": True, **conditions}}],
-                "ports": [{"name": "https", "port": port}],
-            }
-        )
+        """Write an address of a Service: see `endpoints`."""
+        self.client.apply(endpoints(service, namespace, number, port, **conditions))
 
     @contextmanager
     def issuer(

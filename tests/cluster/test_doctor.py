@@ -1,12 +1,11 @@
 """`gpu-webhook doctor` on an installation behind a Service, with two API servers: whole, then broken in one place."""
 
 import base64
-import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import urllib.request
@@ -25,9 +24,11 @@ import pytest
 from certs import issue
 from certs.api import Site
 from tests import readme, tables
+from tests.cli.program import Ran, run
 from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
 from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.installation import endpoints
 from tests.cluster.nodes import node
 from tests.cluster.plane import ControlPlane, accepts, control_planes, free_port
 from tests.cluster.pods import pod
@@ -114,28 +115,24 @@ class Installation:
     def doctor(self, *arguments: str | Path) -> Said:
         """What it says to scripts, with no other rights than it needs."""
         done = self.run("--output=json", *(arguments or ("--rules", RULES)))
-        assert done.stdout, done.stderr
-        checks = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
-        return Said(done.returncode, done.stdout, checks)
+        assert done.out, done.err
+        return Said(done.code, done.out, {each["check"]: each for each in done.json["checks"]})
 
-    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PROGRAM, "doctor", *map(str, arguments)],
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+    def run(self, *arguments: str | Path) -> Ran:
+        return run("doctor", *arguments, kubeconfig=self.kubeconfig)
 
     def shell(self, command: str) -> None:
-        """Run a command as an administrator does, in a clone of this project."""
+        """Run a command as an administrator does, in a clone of this project; ours, if first, in this process."""
+        given, (program, *arguments) = "", shlex.split(command.partition(" | ")[0])
+        if program == "gpu-webhook":
+            given, command = run(*arguments).out, command.partition(" | ")[2]
         path = f"{PROGRAM.parent}:{self.client.kubectl_path.parent}:{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "KUBECONFIG": str(self.client.kubeconfig)}
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=ROOT,
             env=environment,
+            input=given,
             capture_output=True,
             text=True,
             check=False,
@@ -183,34 +180,12 @@ class Installation:
             until(partial(_is_translated, plane.client), "pods are translated")
 
 
-def _address() -> str:
-    """An address of this machine that is not of loopback, which an EndpointSlice does not take."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # nothing is sent
-        return str(probe.getsockname()[0])
-
-
 def _is_translated(client: Client) -> bool:
     try:
         answer = client.create(pod("probe", labels={"gpu": "1"}), dry_run=True)
     except RefusedError:
         return False
     return "limits" in answer["spec"]["containers"][0]["resources"]
-
-
-def _endpoints(namespace: str, service: str, port: int) -> Object:
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": f"{service}-{port}",
-            "namespace": namespace,
-            "labels": {"kubernetes.io/service-name": service},
-        },
-        "addressType": "IPv4",
-        "endpoints": [{"addresses": [_address()], "conditions": {"ready": True}}],
-        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-    }
 
 
 def _may_read_rules(client: Client) -> None:
@@ -254,13 +229,13 @@ def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -
         applied = client.kubectl("apply", "--server-side", "-k", str(overlay))
         assert applied.returncode == 0, applied.stderr
         activate(client)
-        for each in planes:
-            client.create(_endpoints("default", "kubernetes", int(each.client.url.rpartition(":")[2])))
+        for number, each in enumerate(planes):
+            client.create(endpoints("kubernetes", "default", number, int(each.client.url.rpartition(":")[2])))
         _may_read_rules(client)
         tls, port, now = tmp_path_factory.mktemp("tls"), free_port(), datetime.now(UTC)
         authority = issue.authority(now, 100 * DAYS)
         _certify(tls, authority, now)
-        client.create(_endpoints(NAMESPACE, "gpu-webhook", port))
+        client.create(endpoints("gpu-webhook", NAMESPACE, 0, port))
         (tls / "surroundings.json").write_text('{"nodes": []}')
         kubeconfig = kubeconfig_of(plane, ACCOUNT)
         settler = world.start_settler(plane, rules=RULES)
@@ -268,6 +243,7 @@ def installation(programs: Binaries, tmp_path_factory: pytest.TempPathFactory) -
         made.play()
         made.trust(authority.certificate)
         made.await_health()
+        made.says("net", "ok")
         yield made
 
 
@@ -389,8 +365,8 @@ def test_the_job_after_an_install_says_the_same_with_the_rights_of_its_component
 def test_people_read_a_table_with_a_fix_for_whatever_is_wrong(healthy: Installation) -> None:
     ran = healthy.run("--rules", RULES, "--try-in", "kube-system")
 
-    lines = ran.stdout.splitlines()
-    assert (ran.returncode, ran.stderr) == (0, "")
+    lines = ran.out.splitlines()
+    assert (ran.code, ran.err) == (0, "")
     assert "replicas        ok    1 replica is ready" in lines
     assert "admission       warn  not tried: pods in kube-system are left alone, by the Cluster document" in lines
     assert f"{' ' * 22}fix: name another namespace: --try-in NAMESPACE" in lines
@@ -420,29 +396,6 @@ def test_replicas_can_be_named_where_the_endpoints_cannot_be_reached(healthy: In
     unseen = {"replicas", "certificate", "expiry", "rules", "admission"}
     assert (hidden.code, hidden.by_result("warn")) == (0, unseen), hidden.out
     assert "whether it was sent to us cannot be told from here" in hidden.checks["admission"]["found"]
-
-
-def test_without_a_ca_bundle_the_certificate_fails_and_nothing_else(healthy: Installation) -> None:
-    healthy.trust(None)
-
-    said = healthy.doctor()
-
-    assert (said.code, said.by_result("fail")) == (1, {"certificate"}), said.out
-    assert "mutate.gpu-webhook.io" in said.checks["certificate"]["found"]
-    assert "gpu-webhook-certs writes it within 15 s" in said.checks["certificate"]["fix"]
-    healthy.trust(healthy.authority.certificate)
-
-
-def test_a_certificate_of_another_ca_fails_and_says_what_verifies_it_not(healthy: Installation) -> None:
-    healthy.trust(issue.authority(datetime.now(UTC), DAYS).certificate)
-
-    said = healthy.says("admission", "warn", "fail")
-
-    assert (said.code, said.by_result("fail"), said.by_result("warn")) == (1, {"certificate"}, {"admission"}), (
-        said.out
-    )
-    assert "by the caBundle of mutate.gpu-webhook.io, " in said.checks["certificate"]["found"]
-    healthy.trust(healthy.authority.certificate)
 
 
 @tables.rows
@@ -493,51 +446,10 @@ def test_an_edited_configuration_is_named_with_what_differs(healthy: Installatio
     healthy.client.patch(made, {"webhooks": before})
 
 
-def test_the_fix_for_an_edited_configuration_takes_back_what_kubectl_has_written(healthy: Installation) -> None:
-    edit = json.dumps([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}])
-    patched = healthy.client.kubectl(
-        "patch", "validatingwebhookconfiguration/gpu-webhook", "--type=json", f"-p={edit}"
-    )
-    said = healthy.doctor()
-    assert (patched.returncode, said.by_result("fail")) == (0, {"failure-policy"}), said.out
-
-    healthy.shell(said.checks["failure-policy"]["fix"].partition(", or: ")[2])
-
-    assert healthy.doctor().by_result("ok") == {*CHECKS}
-
-
-def test_another_webhook_for_gpus_that_runs_first_is_named(healthy: Installation) -> None:
-    other = _another("a-first", "vgpu.hami.io")
-    healthy.client.create(other)
-
-    said = healthy.doctor()
-
-    assert (said.code, said.by_result("fail")) == (1, {"order"}), said.out
-    assert "vgpu.hami.io of a-first" in said.checks["order"]["found"]
-    assert "reinvocationPolicy: IfNeeded" in said.checks["order"]["fix"]
-    healthy.client.delete(other)
-
-
-def _another(name: str, hook: str) -> Object:
-    """A mutating webhook of somebody else, which is called for no pod of these tests."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    made = {
-        "name": hook,
-        "clientConfig": {"url": "https://127.0.0.1:1/"},
-        "rules": [rule],
-        "objectSelector": {"matchLabels": {"nobody": "has-this"}},
-        "failurePolicy": "Ignore",
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-    }
-    kind = "MutatingWebhookConfiguration"
-    api = "admissionregistration.k8s.io/v1"
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "webhooks": [made]}
-
-
 def test_other_rules_than_those_that_replicas_apply_fail(healthy: Installation, tmp_path: Path) -> None:
-    for file in RULES.glob("*.yaml"):
-        (tmp_path / file.name).write_text(f"{file.read_text()}# changed\n")
+    shutil.copytree(RULES, tmp_path, dirs_exist_ok=True)
+    with (tmp_path / "cluster.yaml").open("a") as file:
+        file.write("# changed\n")
 
     said = healthy.doctor("--rules", tmp_path)
 
@@ -552,16 +464,11 @@ def test_explain_judges_by_the_rules_and_policies_of_the_cluster(healthy: Instal
     healthy.client.create(limiting)
 
     def explained(kubeconfig: Path, *options: str | Path) -> tuple[int, list[str], str]:
-        ran = subprocess.run(
-            [PROGRAM, "explain", "-", "--cluster", "-o", "json", *options],
-            input=json.dumps(made),
-            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-            capture_output=True,
-            text=True,
-            check=False,
+        ran = run(
+            *("explain", "-", "--cluster", "-o", "json", *options), given=json.dumps(made), kubeconfig=kubeconfig
         )
-        answer = json.loads(ran.stdout) if ran.stdout else {"violations": []}
-        return ran.returncode, [violation["code"] for violation in answer["violations"]], ran.stderr
+        answer = ran.json if ran.out else {"violations": []}
+        return ran.code, [violation["code"] for violation in answer["violations"]], ran.err
 
     everything, nobody = healthy.client.kubeconfig, kubeconfig_of(healthy.planes[0], "nobody")
 
@@ -613,48 +520,61 @@ def offering(healthy: Installation) -> Iterator[Installation]:
 @pytest.mark.parametrize(
     ("command", "example"), [(name, example) for name, (_, *examples) in COMMANDS.items() for example in examples]
 )
-def test_each_example_of_help_works_as_a_plugin_of_kubectl(
-    offering: Installation, project: Path, command: str, example: str
+def test_each_example_of_help_works(
+    offering: Installation, project: Path, monkeypatch: pytest.MonkeyPatch, command: str, example: str
 ) -> None:
-    port = free_port()
     (project / "a.json").unlink(missing_ok=True)
-    line = f"exec {offering.client.kubectl_path} gpu {command} {example}"
-    serving = {"serve": f" --bind 127.0.0.1:{port} --metrics 127.0.0.1:0", "watch": ""}
-    serving |= dict.fromkeys(("console", "settle"), f" --bind 127.0.0.1:{port}")
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(PROGRAM).parent}:{offering.client.kubectl_path.parent}:/usr/bin:/bin",
-        "HOME": str(project),
-        "KUBECONFIG": str(offering.client.kubeconfig),
-    }
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(project))
+    by_demo = command in {"explain", "diff", "test"} and "rules" not in example and "--cluster" not in example
+    noted = [JUDGED_BY_DEMO] if by_demo else []
+
+    if command in SERVING or ">" in example:
+        code, told = _ran_by_kubectl(offering.client, command, example)
+    else:
+        code, _, told = run(command, *shlex.split(example), kubeconfig=offering.client.kubeconfig)
+
+    assert (code, told.splitlines()) == (0, noted)
+
+
+SERVING = {
+    "serve": "--bind 127.0.0.1:{0} --metrics 127.0.0.1:0",
+    "watch": "",
+    "console": "--bind 127.0.0.1:{0}",
+    "settle": "--bind 127.0.0.1:{0}",
+}
+"""The commands that do not end by themselves, with the ports that are free."""
+
+
+def _ran_by_kubectl(client: Client, command: str, example: str) -> tuple[int, str]:
+    """The exit code and the errors of an example by the plugin, ended when it serves."""
+    port = free_port()
+    line = f"exec {client.kubectl_path} gpu {command} {example} {SERVING.get(command, '').format(port)}"
+    path = f"{PROGRAM.parent}:{client.kubectl_path.parent}:/usr/bin:/bin"
 
     def serves() -> bool:
         if command == "watch":
-            return (project / "a.json").exists()
+            return Path("a.json").exists()
         if command != "console":
             return accepts(port)
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
             return bool(answer.status == HTTPStatus.OK)
         return False
 
     with subprocess.Popen(
-        ["/bin/sh", "-c", f"{line}{serving.get(command, '')}"],
-        cwd=project,
-        env=environment,
+        ["/bin/sh", "-c", line],
+        env={**os.environ, "PATH": path, "KUBECONFIG": str(client.kubeconfig)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as program:
         try:
-            if command in serving:
+            if command in SERVING:
                 until(serves, "it serves", within=60)
                 program.terminate()
             _, told = program.communicate(timeout=120)
         finally:
             program.kill()
-
-    by_demo = command in {"explain", "diff", "test"} and "rules" not in example and "--cluster" not in example
-    noted = [JUDGED_BY_DEMO] if by_demo else []
-    assert (program.returncode, told.decode().splitlines()) == (0, noted)
+    return program.returncode, told.decode()
 
 
 def test_the_commands_for_teams_in_the_readme_work(healthy: Installation, tmp_path: Path) -> None:
@@ -687,18 +607,6 @@ def test_the_commands_for_teams_in_the_readme_work(healthy: Installation, tmp_pa
     assert explained
     assert "quota     devices: 0 used, 1 asked, 2 at most" in standing
     assert "\nnamespace default\n  tenant   team, by TenantPolicy/team, of priority 0\n" in standing
-
-
-def test_a_policy_that_cannot_be_read_is_named(healthy: Installation) -> None:
-    broken = world.policy("vision", "vision", allowed={"backends": ["nobody-has-this"]})
-    healthy.client.create(broken)
-
-    said = healthy.doctor()
-
-    assert (said.code, said.by_result("fail")) == (1, {"policies"}), said.out
-    assert "nobody-has-this" in said.checks["policies"]["found"]
-    assert "kubectl describe tenantpolicy" in said.checks["policies"]["fix"]
-    healthy.client.delete(broken)
 
 
 def test_a_namespace_where_nothing_is_removed_for_want_of_a_label_is_named(healthy: Installation) -> None:
@@ -771,7 +679,9 @@ DOES: Mapping[str, Callable[[Installation], object]] = {
     "the bundle is empty": lambda there: there.trust(None),
     "the watcher has been dead for an hour": lambda there: os.utime(there.heard, times=(time() - 3660,) * 2),
     "the watcher starts anew": lambda there: there.heard.touch(),
-    "the replica is an endpoint": lambda there: there.client.create(_endpoints(NAMESPACE, "gpu-webhook", there.port)),
+    "the replica is an endpoint": lambda there: there.client.create(
+        endpoints("gpu-webhook", NAMESPACE, 0, there.port)
+    ),
     "webhooks are activated": lambda there: activate(there.client),
 }
 """What is no command: what hangs or dies, and what the certificate program, the watcher and kubelets do."""
@@ -810,7 +720,10 @@ def test_a_broken_installation_is_told_its_cause_and_a_fix_that_mends_it(
             until(is_told, "the cause is told", within=30)
         said = tried[-1]
     finally:
-        for step in [*(command for command in fix if " NAME" not in command), *then]:
+        for step in [
+            *(each for each in fix if each.startswith(("kubectl ", "gpu-webhook ")) and " NAME" not in each),
+            *then,
+        ]:
             _do(healthy, step)
         until(lambda: healthy.doctor().by_result("ok") == {*CHECKS}, "all is well again", within=60)
 
