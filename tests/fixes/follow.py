@@ -156,6 +156,8 @@ def _place(pod: Object, at: list[str | int], key: str) -> list[str | int] | None
         return [*at[: at.index(key)], key]
     if locations.SUFFIX in key:
         return ["metadata", "annotations", key]
+    if "resources" in at and "/" in key and key in locations.RESOURCES:
+        return [*at[:-1], key]
     if plain := short(key):
         if at[:2] == ["metadata", "annotations"] and locations.SUFFIX in str(at[2]):
             return _beside(pod, at, plain)

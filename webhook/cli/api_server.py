@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from webhook.core.decision import Decision
 from webhook.core.forms import labels
-from webhook.core.interpret.locations import PERCENT, as_written, no_string
+from webhook.core.interpret.locations import PERCENT, RESOURCES, as_written, no_string
 from webhook.core.kube import fields
 from webhook.core.kube.fields import Path, field_path
 from webhook.core.kube.pod import CORE, SECTIONS
@@ -49,6 +49,8 @@ def refusals(
         if not _QUANTITY.fullmatch(text):
             unreadable = True
             message, fix = f'{name}: "{shown(text)}" is no quantity', 'write a number, as "1", or a size, as 8Gi'
+            if name in KEYS and name not in RESOURCES:
+                fix = f"remove it, and write the label {pasteable(name, shown(text))}"
             violations.append(_refused(path, message, fix))
     if stored is None:
         violations += _not_in_a_template(written, rulebook)
@@ -63,7 +65,8 @@ def refusals(
                 message, fix = f"{name}: {shown(text)} is no whole number", "write a whole number, as 1"
                 violations.append(_refused(path, message, fix))
     told = {violation.path for violation in decision.violations}
-    return [violation for violation in violations if violation.path not in told]
+    bare = [violation.path for violation in violations if violation.code == "GPU002" and "/" not in violation.path]
+    return [violation for violation in violations if violation.path not in told.difference(bare)]
 
 
 def _refused(path: Path, message: str, fix: str) -> Violation:
@@ -96,7 +99,7 @@ def _not_in_a_template(pod: Mapping[str, Any], rulebook: Rulebook) -> Iterator[V
         if "/" not in name or counts_devices:
             key = name if name in KEYS else "gpu"
             amount = "".join(devices_meant(text)[:1] if key == "gpu" else ()) or as_written(text)
-            qualified = f"{PREFIX}{key.removeprefix('gpu-')}: {amount}"
+            qualified = f"{PREFIX}{key.removeprefix('gpu-')}: {amount}" if key in RESOURCES else ""
             if key == "gpu":
                 number = nearly(amount)
                 percent = 100 * (number or 0)

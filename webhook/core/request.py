@@ -227,7 +227,7 @@ def devices_meant(text: str) -> Sequence[str]:
         return (AMOUNTS[plain],)
     numbers = [
         quantity.nearly(part) or Fraction(0)
-        for part in plain.removesuffix("s").removesuffix("gpu").removesuffix("x").split("x")
+        for part in plain.removesuffix("s").removesuffix("gpu").strip("x").split("x")
     ]
     times, part = (1, numbers[0]) if len(numbers) == 1 else (max(numbers), min(numbers))
     if len(numbers) > 2 or not all(numbers) or times.denominator != 1:
@@ -309,7 +309,13 @@ def names(text: str) -> tuple[str, ...]:
     """One name or a comma-separated list: `A100-80GB` or `A100-40GB, A100-80GB`."""
     if text.count(",") >= MAX_MODELS:
         raise QuantityError(f"a list of more than {MAX_MODELS} models", "name fewer, or leave it out for any")
-    return tuple(dict.fromkeys(name(part.strip()) for part in text.split(",")))
+    try:
+        return tuple(dict.fromkeys(name(part.strip()) for part in text.split(",")))
+    except QuantityError as error:
+        plain = [part.strip("* ").rstrip("-") for part in re.split("[,;|/]", text)]
+        if plain == [text] or not all(map(_NAME.fullmatch, plain)):
+            raise
+        raise QuantityError(error.message, meant=[",".join(plain)]) from None
 
 
 def name(text: str) -> str:
@@ -324,6 +330,9 @@ def name(text: str) -> str:
 def claim(text: str, example: str = "my-claim") -> str:
     """The name of a claim, a claim template or a container: a DNS subdomain."""
     if not labels.is_subdomain(text):
+        several = [part.strip() for part in text.split(",")]
+        if len(several) > 1 and all(map(labels.is_subdomain, several)):
+            raise QuantityError(f'"{shown(text)}" is more than one name', meant=several)
         raise QuantityError(f'"{shown(text)}" is not a name', f"write a name of a-z, 0-9, - and dots, as {example}")
     return text
 

@@ -205,12 +205,14 @@ def nearest_models(name: str, rulebook: Rulebook, nearest: Nearest) -> Sequence[
         words -= {word for word in words if word.removeprefix(f"{cards[word][0].vendor}-") in words - {word}}
         rulebook.cache[nearest_models] = words
     word = plain(name[:LONGEST_WORD])
-    family = [known for known in words if word.partition("-")[0] in known.split("-")]
-    near = nearest.word(word, words, 0.85) or nearest.word(word, family or words)
+    first, dash, _ = word.partition("-")
+    family = [named for named in words if any(part.startswith(first) for part in named.split("-"))]
+    near = nearest.word(word, words, 0.85) or (nearest.word(word, family or words) if dash or not family else "")
     while not near and "-" in word:
         word = word.rpartition("-")[0]
         near = word if word in words else ""
-    meant = {card.model for card in index.get(near, ())}
+    names = [near] if near or dash else family
+    meant = {card.model for named in names for card in index.get(named, ())}
     return [model for model in here if model in meant]
 
 

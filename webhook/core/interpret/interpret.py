@@ -247,6 +247,7 @@ def _add(outcome: Entry | Violation, into: dict[str, FieldValue], rulebook: Rule
         profiles = sorted({name.replace("+", ".") for name in served})
         word = result.nearest.word(value.value, profiles)
         near = [*dict.fromkeys([word, *profiles])] if word else []
+        word = word or result.nearest.word(value.value, rulebook.profiles)
         other = Alternative('ask for gpu: "1" instead of gpu-profile', {value.path: ("gpu", "1")})
         wrong = [_uncatalogued("profile", value.value, near or profiles, other, value, did_you_mean(word))]
     elif key == "gpu-model":
@@ -284,11 +285,10 @@ def _is_another_use(entry: Entry, pod: Pod, rulebook: Rulebook) -> bool:
     if key == "gpu-backend" and "gpu" not in pod.labels:
         return text not in rulebook.backends
     if key in request.CHOICES:
-        if not pod.labels.keys().isdisjoint(ASKING):
-            return False
         in_annotations = any(request.is_key("annotation", name) for name in pod.annotations)
-        return not in_annotations and not _amounts_concern_gpus(pod, rulebook)
-    if text == "none" or (key == "gpu" and text.lower() in request.AMOUNTS) or _NUMBER.match(text):
+        if in_annotations or not pod.labels.keys().isdisjoint(ASKING) or _amounts_concern_gpus(pod, rulebook):
+            return False
+    elif text == "none" or (key == "gpu" and text.lower() in request.AMOUNTS) or _NUMBER.match(text):
         return False
     try:
         request.KEYS[key](text)

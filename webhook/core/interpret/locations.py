@@ -83,7 +83,7 @@ def pod_wide(pod: Pod, nearest: Nearest) -> Iterator[Entry | Violation]:
             short = keys.get(key)
             if short is None:
                 if key.startswith(PREFIX) and key != NOTE and (kind, key) != ("annotation", CARD):
-                    yield _unknown_key(key, _QUALIFIED, path, pod, nearest)
+                    yield _unknown_key(key, _QUALIFIED, path, pod, nearest, text)
             else:
                 legal = isinstance(text, str) and (kind == "annotation" or labels.is_value(text))
                 yield Entry(short, text, path, tolerant=short == key and legal)
@@ -99,7 +99,7 @@ def per_container(pod: Pod, nearest: Nearest) -> Iterator[tuple[str, Entry | Vio
         path: Path = ("metadata", "annotations", key)
         if short not in KEYS or short == "gpu-container":
             names = [annotation(name, container) for name in KEYS if name != "gpu-container"]
-            yield container, _unknown_key(key, names, path, pod, nearest)
+            yield container, _unknown_key(key, names, path, pod, nearest, text)
         else:
             yield container, Entry(short, text, path)
 
@@ -114,7 +114,7 @@ def claimed(container: str) -> str:
     return annotation(CLAIMED, container)
 
 
-def _unknown_key(key: str, words: Collection[str], path: Path, pod: Pod, nearest: Nearest) -> Violation:
+def _unknown_key(key: str, words: Collection[str], path: Path, pod: Pod, nearest: Nearest, text: Any) -> Violation:
     stem = key.removeprefix(PREFIX).partition(SUFFIX)[0]
     stems = {word.removeprefix(PREFIX).partition(SUFFIX)[0]: word for word in words}
     meant = _KEY_OF.get(_LETTERS.sub("", stem.lower()), "").removeprefix("gpu-")
@@ -122,6 +122,8 @@ def _unknown_key(key: str, words: Collection[str], path: Path, pod: Pod, nearest
     if any(container.name == stem for container in pod.containers):
         near = annotation("gpu", stem)
     fix = f"rename it to {near}" if near else f"rename it to one of: {quantity.listed([*words], 6)}"
+    if near and (share := _share(stem, text)) not in {"", text}:
+        fix = f"remove it, and write {pasteable(near, share)}"
     message = f'"{shown(key)}" is not a key of the shorthand'
     return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
 
@@ -173,9 +175,21 @@ def _qualified(key: str) -> str:
 
 def misread(path: Path, name: str, error: QuantityError) -> Violation:
     """The violation (GPU201) for a value that does not parse."""
-    where, write = field_path(path), request.as_string if path[0] == "metadata" else str
-    parts = [text.partition(",") for text in error.meant]
-    meant = [Alternative(f"write {write(text)}{more}{rest}", {where: (name, text)}) for text, more, rest in parts]
+    where = field_path(path)
+
+    def write(text: str) -> str:
+        if path[0] == "metadata":
+            legal = path[1] != "labels" or labels.is_value(text)
+            annotated = f"it as an annotation: {pasteable(_qualified(name), text)}"
+            return f"write {request.as_string(text) if legal else annotated}"
+        count, times, share = text.partition("x")
+        if not times:
+            return f"write {text}"
+        percent = show(100 * quantity.exact(share))
+        return f"write {PREFIX}gpu: {count} and {PERCENT}: {percent} instead of {name}"
+
+    parts = [text.partition(", or") for text in error.meant]
+    meant = [Alternative(f"{write(text)}{more}{rest}", {where: (name, text)}) for text, more, rest in parts]
     fix = joined(value.text for value in meant) or error.fix
     if isinstance(error, OtherKeyError):
         # The other key in the place of this one.
@@ -214,7 +228,8 @@ def resources(container: Container, instead: Readings) -> tuple[dict[str, FieldV
         if not key:
             continue
         try:
-            value = FieldValue(_shorthand_amount(key, text), where, as_written(text))
+            read = KEYS.get(key) if "x" in text and instead else None  # `2x0.75` is tried, and written in two lines
+            value = FieldValue(read(text) if read else _shorthand_amount(key, text), where, as_written(text))
         except QuantityError as error:
             violations.append(misread(path, name, error))
         else:
@@ -241,12 +256,17 @@ def _shorthand_amount(name: str, text: str) -> Any:
     """The value of a resource, or of another key that is tried in its place; raises QuantityError."""
     key = _RESOURCES.get(name, name)
     if key == "percent":
-        percent = quantity.served(text)
-        if 1 <= percent < 100:
-            return percent / 100
+        try:
+            percent = quantity.served(text)
+            message = f"{as_written(text)} is not a percentage of one GPU"
+        except QuantityError as error:
+            percent, message = quantity.nearly(quantity.tidied(text)) or Fraction(0), error.message
+        else:
+            if 1 <= percent < 100:
+                return percent / 100
         fix = f"write 1 to 99, or {PREFIX}gpu: 1 instead of {PERCENT}"
         meant = [show(100 * percent)] if Fraction(1, 100) <= percent < 1 else []
-        raise QuantityError(f"{as_written(text)} is not a percentage of one GPU", "" if meant else fix, meant)
+        raise QuantityError(message, "" if meant else fix, meant)
     if key == "gpu-cores":
         return request.cores(text, quantity.served)
     if key != "gpu":
@@ -256,12 +276,8 @@ def _shorthand_amount(name: str, text: str) -> Any:
         number = quantity.served(text)
     except QuantityError as error:
         other = request.not_devices(text, error.message)
-        decimal = all(meant.replace(".", "").isdecimal() for meant in other.meant or "?")
+        decimal = all(meant.replace(".", "").replace("x", "").isdecimal() for meant in other.meant or "?")
         raise (other if decimal or isinstance(other, OtherKeyError) else error) from None
-    if number > 1 and number.denominator > 1:
-        low = number.numerator // number.denominator
-        message = f"{quantity.show(number)} is neither a share of one GPU nor a whole number"
-        raise QuantityError(message, meant=(str(low), str(low + 1)))
     return request.devices_from(1, number)
 
 
@@ -675,9 +691,12 @@ def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
     )
     for container, section, name in islice(plain, MOST_HINTS):
         meant = _meant(name, nearest)[0]
-        resource = meant if meant in RESOURCES else "gpu, gpu-memory or gpu-cores"
+        write = meant if meant in RESOURCES else "gpu, gpu-memory or gpu-cores"
+        if meant and meant not in RESOURCES:
+            amount = quantity.text_of(getattr(container, section)[name])
+            write = f"the annotation {pasteable(annotation(meant, container.name), shown(amount))} instead"
         path = field_path((*container.path, "resources", section, shown(name)))
-        hints.append(f"{path}: Kubernetes takes no such resource. Write {resource}")
+        hints.append(f"{path}: Kubernetes takes no such resource. Write {write}")
     return hints
 
 
@@ -711,18 +730,19 @@ def _wish(kind: SlotKind, key: str, text: str, rulebook: Rulebook, nearest: Near
     """What to do about a key: what to write instead, or what it may have been meant for."""
     if SUFFIX in key:
         return f"Write it as an annotation: {pasteable(key, text)}"
-    meant, sure, is_share = lookalikes(rulebook).get(key, ""), True, False
+    meant, sure = lookalikes(rulebook).get(key, ""), True
+    name = key.partition("/")[2]  # in another domain
+    plain = f"gpu-{name.removeprefix('gpu-')}" if name else key
     if not meant:
-        name = key.partition("/")[2]  # in another domain
-        meant, sure, is_share = _meant(f"gpu-{name.removeprefix('gpu-')}" if name else key, nearest)
+        meant, sure = _meant(plain, nearest)
     if not meant:
         return 'It asks for no GPU; a pod asks with gpu: "1"'
     # The key and value to write, in the same place; an example if the value is none of that key.
-    written = pasteable("gpu", "0.3") if is_share else EXAMPLES[meant]
+    written = EXAMPLES[meant]
     with suppress(QuantityError):
+        text = _share(plain[len("gpu") :], text) or text
         value = KEYS[meant](text)
-        if not is_share or (isinstance(value, Devices) and value.share is not None):  # 50 percent are no 50 devices
-            written = pasteable(meant, text)
+        written = pasteable(meant, str(value) if isinstance(value, Devices) and "%" in text else text)
     if kind == "annotation" and meant != "gpu":
         written = PREFIX + written.removeprefix("gpu-")
     owner = rulebook.all_slots[kind].get(key)
@@ -732,9 +752,16 @@ def _wish(kind: SlotKind, key: str, text: str, rulebook: Rulebook, nearest: Near
     return f"Write {written}" if sure else f"Did you mean {written}?"
 
 
-def _meant(key: str, nearest: Nearest) -> tuple[str, bool, bool]:
-    """The key of the shorthand that a key stands for, empty if none; whether it is certain; whether it is a share."""
-    after_gpu = _LETTERS.sub("", key.lower())[len("gpu") :]
-    certain = _KEY_OF.get(after_gpu)
-    meant = certain or nearest.word(key.replace("_", "-"), KEYS, cutoff=0.8)
-    return meant, certain is not None, after_gpu in _SHARES
+def _meant(key: str, nearest: Nearest) -> tuple[str, bool]:
+    """The key of the shorthand that a key stands for, empty if none; and whether it is certain."""
+    certain = _KEY_OF.get(_LETTERS.sub("", key.lower())[len("gpu") :])
+    return certain or nearest.word(key.replace("_", "-"), KEYS, cutoff=0.8), certain is not None
+
+
+def _share(word: str, text: Any) -> str:
+    """The part of a device that a value of `percent` or `fraction` means, else an example; empty for other words."""
+    if _LETTERS.sub("", word.lower()) not in _SHARES:
+        return ""
+    number = quantity.nearly(quantity.tidied(quantity.text_of(text))) or Fraction(0)
+    number = number / 100 if number > 1 else number  # 50 percent are no 50 devices
+    return show(number) if 0 < number <= 1 else "0.3"

@@ -687,6 +687,16 @@ class NodeSelection:
                 unknown += [] if meant else owners
         return [] if unknown else sorted(set().union(*models))
 
+    def excludes_models(self, assignment: Assignment) -> str:
+        """The label by which the pod selects nodes without the models asked for, if no rule writes it; or none."""
+        models = assignment.demand.models
+        products = cards.labels(self.rulebook).products if self.selects and models else {}
+        for key in products.keys() & self._bounds.keys() - assignment.mode.outputs.node_affinity.keys():
+            there = {card.model for value in self._bounds[key] for card in cards.of_label(products[key], value)}
+            if there and there.isdisjoint(models):
+                return key
+        return ""
+
     def bind(self, demand: ContainerRequest) -> ContainerRequest:
         """The demand of a container with the bounds of the pod's node selection, if it has resources alone."""
         return replace(demand, nodes=self._bounds) if self.selects and demand.request is None else demand

@@ -155,6 +155,9 @@ def _make(nodes: NodeSelection, interpretation: Interpretation, preference: Pref
         if assignment is not None:
             plan.assignments.append(assignment)
             warnings += [*assignment.warnings, *_beyond_nodes(demand, assignment.request, rulebook)]
+            if key := nodes.excludes_models(assignment):
+                model = demand.stated["gpu-model"]
+                warnings.append(f"remove {model.path}, or the selection by {key}: its nodes have no {model.text}")
             alone = demand.request is None and "gpu-backend" not in demand.stated
             if alone and assignment.request.devices == "part" and not nodes.allows(assignment):
                 pool = " and ".join(map(str, nodes.pool(assignment)))
