@@ -80,4 +80,4 @@ def test_a_page_of_rules_that_could_not_be_read_is_right_when_it_is_loaded_again
         assert [problem.message for problem in rules.now().problems] == ["cannot be read: Too many open files"]
 
     assert rules.now().problems == ()
-    assert rules.now() is rules.now()
+    assert rules.now().rulebook is rules.now().rulebook

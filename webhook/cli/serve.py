@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,20 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
         attach = attachment.follow
     if arguments.tenants is not None:
         prepare = partial(judge_by, arguments.tenants)
-    return serve.serve(
-        settings.Settings(
-            bind=arguments.bind,
-            metrics=arguments.metrics,
-            rules=arguments.rules,
-            surroundings=arguments.surroundings,
-            tls_cert=arguments.tls_cert,
-            tls_key=arguments.tls_key,
-            client_ca=arguments.client_ca,
-            log_level=arguments.log_level,
-        ),
-        attach,
-        prepare,
-    )
+    names = {field.name for field in fields(settings.Settings)}
+    chosen = {name: value for name, value in vars(arguments).items() if name in names}
+    return serve.serve(settings.Settings(**chosen), attach, prepare)
 
 
 def judge_by(file: Path, lane: Lane) -> None:

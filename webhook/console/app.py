@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -105,27 +106,22 @@ class _Latest:
     """What was read last; read again when its file has changed, or after FRESH_SECONDS if it has none."""
 
     def __init__(self, file: Path | None, origin: str, read: Callable[[], Snapshot], *, counted: bool) -> None:
-        self._file, self._read, self._origin, self._counted = file, read, origin, counted
+        self._file, self._origin, self._counted = file, origin, counted
         self._lock = threading.Lock()
-        self._kept: tuple[Snapshot, object, float] | None = None
+        self._read = lru_cache(1)(lambda _stamp: read())
+
+    def latest(self) -> Snapshot:
+        """What is known at this moment; raises UnreadableError."""
+        stamp = rule_files.file_stamp(self._file) if self._file else monotonic() // FRESH_SECONDS
+        with self._lock:
+            return self._read(stamp)
 
     def now(self, rulebook: Rulebook) -> Seen:
-        """What is known at this moment, as the rules see it."""
+        """The same, as the rules see it."""
         try:
-            with self._lock:
-                return Seen(self._view(self._latest(), rulebook), self._origin, self._counted)
+            return Seen(self._view(self.latest(), rulebook), self._origin, self._counted)
         except UnreadableError as error:
             return Seen(None, self._origin, self._counted, str(error))
-
-    def _latest(self) -> Snapshot:
-        stamp = rule_files.file_stamp(self._file) if self._file else None
-        if self._kept is not None:
-            latest, kept, at = self._kept
-            if stamp == kept and (self._file or monotonic() - at < FRESH_SECONDS):
-                return latest
-        latest = self._read()
-        self._kept = latest, stamp, monotonic()
-        return latest
 
     def _view(self, objects: Snapshot, rulebook: Rulebook) -> dict[str, Any]:
         raise NotImplementedError
@@ -153,9 +149,10 @@ class Source(_Latest):
 
     def _view(self, objects: Snapshot, rulebook: Rulebook) -> dict[str, Any]:
         """The view of objects, kept while both stay: for thousands of pods it takes a second."""
-        if self._viewed is None or self._viewed[0] is not objects or self._viewed[1] is not rulebook:
-            self._viewed = objects, rulebook, inventory.overview(objects, rulebook)
-        return self._viewed[2]
+        with self._lock:
+            if self._viewed is None or self._viewed[0] is not objects or self._viewed[1] is not rulebook:
+                self._viewed = objects, rulebook, inventory.overview(objects, rulebook)
+            return self._viewed[2]
 
 
 class Standings(_Latest):
@@ -165,14 +162,6 @@ class Standings(_Latest):
         read = snapshot.read_tenants if live else lambda: _parsed(Snapshot(snapshot.TENANTS), file)
         origin = "the cluster" if live else str(file or "the rule files")
         super().__init__(None if live else file, origin, read, counted=live or file is not None)
-
-    def there(self) -> tuple[Snapshot, str]:
-        """The policies, exemptions, ledgers and namespaces; and why these are not known, if so."""
-        try:
-            with self._lock:
-                return self._latest(), ""
-        except UnreadableError as error:
-            return Snapshot(snapshot.TENANTS), f"Nothing is known of tenants: {error}"
 
     def _view(self, objects: Snapshot, rulebook: Rulebook) -> dict[str, Any]:
         return tenants.overview(objects, rulebook, time(), live=self._counted)
@@ -209,26 +198,22 @@ class LoadedRules:
     def __init__(self, directory: Path, around: Path | None = None) -> None:
         self._directory, self._around = directory, around
         self._lock = threading.Lock()
-        self._stamp: object = None
-        self._loaded = Loaded(None)
+        self._load = lru_cache(1)(lambda _stamp: rule_files.load_cached(directory))
+        self._look = lru_cache(1)(lambda _stamp, file: surroundings.around(self._load(_stamp[0]), file))
 
     def now(self) -> Loaded:
-        """What the files hold at this moment."""
+        """What the files hold at this moment. What cannot be read is read again, changed or not: it may pass."""
+        around = self._around
         with self._lock:
             # Before the files are read: a change in between is seen next time.
-            stamp = rule_files.directory_stamp(self._directory), self._around and rule_files.file_stamp(self._around)
-            if stamp == self._stamp:
-                return self._loaded
-            self._stamp = None  # what fails may pass without a change: it is read again
+            stamp = rule_files.directory_stamp(self._directory), around and rule_files.file_stamp(around)
             try:
-                rulebook = rule_files.load_cached(self._directory)
-                self._loaded = Loaded(surroundings.around(rulebook, self._around) if self._around else rulebook)
-                self._stamp = stamp
+                return Loaded(self._look(stamp, around) if around else self._load(stamp[0]))
             except rule_files.RuleFilesError as error:
-                self._loaded = Loaded(None, error.problems)
+                return Loaded(None, error.problems)
             except surroundings.SurroundingsError as error:
-                self._loaded = Loaded(rulebook, unseen=f"Nothing is known of the cluster's nodes: {error}")
-            return self._loaded
+                unseen = f"Nothing is known of the cluster's nodes: {error}"
+                return Loaded(self._load(stamp[0]), unseen=unseen)
 
 
 # Text that was pasted into the page: bytes in, explanations out, or a sentence with the line it is about.
@@ -404,9 +389,10 @@ def create_app(
         rulebook = _usable(watched)
         if len(body := request.get_data()) > MAX_BYTES:
             raise RequestEntityTooLarge
-        there, unknown = standings.there()
-        if unknown:
-            return _json({"error": unknown}, HTTPStatus.SERVICE_UNAVAILABLE)
+        try:
+            there = standings.latest()
+        except UnreadableError as error:
+            return _json({"error": f"{UNKNOWN}{error}"}, HTTPStatus.SERVICE_UNAVAILABLE)
         try:
             answer = explain_text(_pasted(body, request.args), rulebook, there)
         except UnreadableError as error:
@@ -453,14 +439,19 @@ def _pasted(text: bytes, form: Mapping[str, str]) -> Pasted:
     return Pasted(text, form.get("around", "").encode(errors="replace"), **fields)
 
 
+UNKNOWN: Final = "Nothing is known of tenants: "
+
 MARKS: Final = ("answer", "listed", "code")
 """What a person chooses pods by, as the form names it: the answer, the namespace, and the codes of violations."""
 
 
 def _page(loaded: Loaded, asked: Pasted, standings: Standings) -> str:
     """The page with the form, and what becomes of the pods in it: of many of those that the request chooses."""
-    answer, error = Answer((), ()), None
-    there, unknown = standings.there()
+    answer, error, unknown = Answer((), ()), None, ""
+    try:
+        there = standings.latest()
+    except UnreadableError as unreadable:
+        there, unknown = Snapshot(snapshot.TENANTS), f"{UNKNOWN}{unreadable}"
     if loaded.rulebook is not None:
         try:
             answer = explain_text(asked, loaded.rulebook, there)
