@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from sys import intern
@@ -27,7 +26,7 @@ from webhook.core import inventory
 from webhook.core.backends import cards
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import surroundings
-from webhook.files.rule_files import RULES_SECONDS, ReloadedRules
+from webhook.files.rule_files import RULES_SECONDS, ReloadedRules, write_whole
 
 PAUSE_SECONDS: Final = 0.2
 """Between two writings: a pool that grows by a hundred nodes is not a hundred readings for the server."""
@@ -169,17 +168,7 @@ class Watcher:
         if content == self._written:
             return True
         try:
-            # Write a file whole or not at all: a reader never sees a half.
-            file = self._file
-            handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-            try:
-                with os.fdopen(handle, "wb") as new:
-                    new.write(content)
-                    os.fchmod(new.fileno(), 0o644)
-                Path(name).replace(file)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_whole(self._file, content, 0o644)
         except OSError as error:
             log.error("%s cannot be written: %s", self._file, error.strerror)  # noqa: TRY400 - the sentence is all there is to say
             return False

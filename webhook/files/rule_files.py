@@ -10,6 +10,7 @@ import logging
 import os
 import pickle
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
@@ -303,18 +304,23 @@ def load_cached(directory: Path, cluster: str = "") -> Rulebook:
 
     rulebook = load_systems(directory, cluster) if cluster else load(directory)
     if key and _key(directory, cluster) == key:  # else a file has changed meanwhile
-        # Replace the file of a slot atomically; if that fails, nothing is cached.
-        content = key + pickle.dumps(rulebook, pickle.HIGHEST_PROTOCOL)
-        new = slot.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
             slot.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                new.touch(0o600, exist_ok=False)
-                new.write_bytes(content)
-                new.replace(slot)
-            finally:
-                new.unlink(missing_ok=True)
+            write_whole(slot, key + pickle.dumps(rulebook, pickle.HIGHEST_PROTOCOL), 0o600)
     return rulebook
+
+
+def write_whole(file: Path, content: bytes, mode: int) -> None:
+    """Write a file whole or not at all: a reader never sees a half. Raises OSError."""
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as new:
+            new.write(content)
+            os.fchmod(new.fileno(), mode)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _key(directory: Path, cluster: str) -> bytes:
