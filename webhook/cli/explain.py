@@ -169,7 +169,7 @@ def _kustomized(folder: str) -> bytes:
 
 
 def _read_cluster(arguments: argparse.Namespace) -> tuple[Rulebook, snapshot.Snapshot]:
-    """The rules, nodes and claims of the current cluster, and its tenants; raises UsageError and UnreadableError."""
+    """The rules, nodes and claims of the current cluster, and its tenants; raises UnreadableError."""
     from webhook.cli import installation
     from webhook.cluster import client
 
@@ -185,11 +185,8 @@ def _read_cluster(arguments: argparse.Namespace) -> tuple[Rulebook, snapshot.Sna
     tenants = snapshot.read_cluster(snapshot.TENANTS, needed=())
     if unread := ", ".join(kind for kind in snapshot.TENANTS if kind not in tenants.objects):
         print(f"note: you may not list {unread} of the cluster; judged as if there were none", file=sys.stderr)
-    try:
-        with options.progress("reading the rules and the nodes of the cluster"):
-            return client.ask(read), tenants
-    except client.ApiError as error:
-        raise options.UsageError(str(error)) from None
+    with options.progress("reading the rules and the nodes of the cluster"):
+        return client.ask(read), tenants
 
 
 # What a person asks at a command or on a page, answered: the pods, and all that is known around them.

@@ -4,7 +4,6 @@ import argparse
 
 from webhook import settler
 from webhook.cli import options
-from webhook.cluster import client
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -26,10 +25,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Count until told to stop."""
-    try:
-        address, grace = options.address(arguments.bind), arguments.grace
-        return settler.settle(
-            arguments.rules, address, grace, registers=arguments.registers, log_level=arguments.log_level
-        )
-    except client.ApiError as error:
-        raise options.UsageError(str(error)) from None
+    address, grace = options.address(arguments.bind), arguments.grace
+    return settler.settle(
+        arguments.rules, address, grace, registers=arguments.registers, log_level=arguments.log_level
+    )

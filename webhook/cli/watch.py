@@ -5,7 +5,6 @@ from pathlib import Path
 
 from webhook import watcher
 from webhook.cli import options
-from webhook.cluster import client
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -21,7 +20,4 @@ def run(arguments: argparse.Namespace) -> int:
     """Watch until told to stop."""
     if not arguments.write.parent.is_dir():
         raise options.UsageError(f"{arguments.write.parent} is not a directory")
-    try:
-        return watcher.watch(arguments.rules, arguments.write, arguments.log_level)
-    except client.ApiError as error:
-        raise options.UsageError(str(error)) from None
+    return watcher.watch(arguments.rules, arguments.write, arguments.log_level)

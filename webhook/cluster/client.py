@@ -31,6 +31,7 @@ from aiohttp import ClientError, ClientResponse, ClientTimeout
 from kubernetes.aio import client, config
 
 from webhook.core.forms.document import API_VERSION
+from webhook.files.documents import UnreadableError
 
 Object = Mapping[str, Any]
 
@@ -65,7 +66,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class ApiError(Exception):
+class ApiError(UnreadableError):
     """The API server refused or failed, or its answer is not known; the message is for people."""
 
 

@@ -40,7 +40,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class UnreadableError(Exception):
-    """A file that cannot be used; the message says where and why."""
+    """A file, or an answer of a cluster, that cannot be used; the message says where and why."""
 
 
 def objects(content: bytes, name: str, most: int = MAX_NODES, *, of_kinds: bool = False) -> list[Mapping[str, Any]]:
