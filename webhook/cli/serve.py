@@ -56,21 +56,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def judge_by(file: Path, lane: Lane) -> None:
-    """Judge by the tenants of a file, beginning with what they hold there; raises CannotStartError."""
+    """Judge by the tenants of a file, beginning with what they hold there; raises OSError and UnreadableError."""
     from webhook.cli import snapshot
     from webhook.files.documents import UnreadableError
-    from webhook.server import handler, serve
+    from webhook.server import handler
 
-    objects = snapshot.Snapshot(snapshot.TENANTS)
-    try:
-        objects.parse(file.read_bytes(), str(file))
-    except OSError as error:
-        raise serve.CannotStartError(f"{file}: {error.strerror}") from None
-    except UnreadableError as error:
-        raise serve.CannotStartError(str(error)) from None
+    objects = snapshot.read_files(snapshot.TENANTS, [str(file)])
     ledgers, unread = objects.ledgers()
     if unread:
-        raise serve.CannotStartError("; ".join(map(str, unread)))
+        raise UnreadableError("; ".join(map(str, unread)))
     lane.tenancy = lambda rules: objects.tenancy(rules)[0]
     lane.reservations = handler.OfflineReservations(ledgers)
     lane.use(lane.rules)

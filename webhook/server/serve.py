@@ -39,6 +39,7 @@ from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 from webhook.files import rule_files, surroundings
+from webhook.files.documents import UnreadableError
 from webhook.files.rule_files import ReloadedRules
 from webhook.server.connections import Door, within_descriptors
 from webhook.server.handler import Lane, advice_on_policy, advice_on_workload
@@ -51,11 +52,7 @@ _AT_ANY_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL: certificates that have expired are read, too."""
 
 
-class CannotStartError(Exception):
-    """Why the server cannot start, in a sentence."""
-
-
-class CertificateError(CannotStartError):
+class CertificateError(UnreadableError):
     """Which files cannot be used, and why."""
 
 
@@ -125,7 +122,8 @@ Attach = Callable[[Lane], Coroutine[Any, Any, None]]
 def serve(settings: Settings, attach: Attach | None = None, prepare: Callable[[Lane], None] | None = None) -> int:
     """Serve until a signal ends it; returns the exit code.
 
-    `attach` is called in the worker, before it listens, and `prepare` before that: it may raise CannotStartError.
+    `attach` is called in the worker, before it listens. `prepare` is before that: it may raise OSError and
+    UnreadableError.
     """
     lines = telemetry.configure(settings.log_level)
     rules = ReloadedRules(settings.rules)
@@ -139,8 +137,9 @@ def serve(settings: Settings, attach: Attach | None = None, prepare: Callable[[L
         lane = Lane(judges, rules.rulebook, lines)
         if prepare is not None:
             prepare(lane)
-    except CannotStartError as error:
-        log.critical("cannot start: %s", error)
+    except (OSError, UnreadableError) as error:
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        log.critical("cannot start: %s", why)
         return FAILED
     application = Application(settings, lane, rules, attach)
     gc.collect()
@@ -156,16 +155,16 @@ def serve(settings: Settings, attach: Attach | None = None, prepare: Callable[[L
 
 
 def _load(settings: Settings, rules: ReloadedRules) -> None:
-    """Load the rules, and see that there is a certificate; raises CannotStartError."""
+    """Load the rules, and see that there is a certificate; raises UnreadableError."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
-        raise CannotStartError("give both a certificate and its key, or neither")
+        raise UnreadableError("give both a certificate and its key, or neither")
     if settings.tls_cert is None:
         # The certificate program replaces the pair only if it has to.
         command = [sys.executable, "-P", "-m", "certs", "self-signed", "--directory", str(settings.state)]
         issued = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603 - no shell, and a program of this project
         complaint = issued.stderr.strip()
         if issued.returncode:
-            raise CannotStartError(complaint or f"the certificate program ended with {issued.returncode}")
+            raise UnreadableError(complaint or f"the certificate program ended with {issued.returncode}")
         if complaint:
             log.info("%s", complaint)
     rules.refresh()
