@@ -12,8 +12,9 @@ from tests.bench.reviews import container, encoded, pod
 from tests.server.process import ROOT
 from webhook.core.validate import validate
 from webhook.files import rule_files
+from webhook.files.documents import UnreadableError
 from webhook.server.attachment import NOT_YET, follow
-from webhook.server.handler import Answer, Lane, ReadPod, UnreadError
+from webhook.server.handler import Answer, Lane, ReadPod
 from webhook.telemetry import Lines
 
 RULES = rule_files.load(ROOT / "rules")
@@ -83,7 +84,7 @@ def test_a_pod_that_is_not_there_is_left_to_the_api_server(asked: Ask) -> None:
 
 
 async def _away(*_: str) -> Object:
-    raise UnreadError("the API server is away")
+    raise UnreadableError("the API server is away")
 
 
 async def _silent(*_: str) -> Object:

@@ -211,7 +211,7 @@ class LoadedRules:
                 return Loaded(self._look(stamp, around) if around else self._load(stamp[0]))
             except rule_files.RuleFilesError as error:
                 return Loaded(None, error.problems)
-            except surroundings.SurroundingsError as error:
+            except UnreadableError as error:
                 unseen = f"Nothing is known of the cluster's nodes: {error}"
                 return Loaded(self._load(stamp[0]), unseen=unseen)
 

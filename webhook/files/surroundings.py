@@ -22,32 +22,28 @@ from webhook.core.rules.rulebook import Rulebook, Surroundings
 from webhook.files.documents import UnreadableError
 
 
-class SurroundingsError(UnreadableError):
-    """Why the file cannot be used, in a sentence."""
-
-
 def heard(file: Path) -> Path:
     """The file beside it, which is replaced at changes only: its time says up to when the writer heard of nodes."""
     return file.with_name(f"{file.name}.heard")
 
 
 def read(file: Path) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """The objects in the file, by kind; raises SurroundingsError."""
+    """The objects in the file, by kind; raises UnreadableError."""
     try:
         objects = orjson.loads(file.read_bytes())
     except OSError as error:
-        raise SurroundingsError(f"{file}: {error.strerror}") from None
+        raise UnreadableError(f"{file}: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
-        raise SurroundingsError(f"{file} is not JSON: {error}") from None
+        raise UnreadableError(f"{file} is not JSON: {error}") from None
     if not isinstance(objects, dict) or not all(
         isinstance(kept, list) and all(isinstance(raw, dict) for raw in kept) for kept in objects.values()
     ):
-        raise SurroundingsError(f"{file} is not what `gpu-webhook watch` writes: an object of lists of objects")
+        raise UnreadableError(f"{file} is not what `gpu-webhook watch` writes: an object of lists of objects")
     return objects
 
 
 def around(rulebook: Rulebook, file: Path) -> Rulebook:
-    """The rulebook with the surroundings that the file describes; raises SurroundingsError."""
+    """The rulebook with the surroundings that the file describes; raises UnreadableError."""
     return concluded(rulebook, read(file))
 
 

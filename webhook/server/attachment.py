@@ -12,7 +12,8 @@ from webhook.cluster.client import ApiError, Object
 from webhook.cluster.ledgers import Events, Reservations, TenantUsages
 from webhook.cluster.policies import Policies
 from webhook.core.quota.ledger import Ledger
-from webhook.server.handler import Lane, UnreadError
+from webhook.files.documents import UnreadableError
+from webhook.server.handler import Lane
 
 LOOK_SECONDS: Final = 1.0
 """How often the age of the policies is checked; changes are taken over at once."""
@@ -39,7 +40,7 @@ def _know_nothing(lane: Lane, why: str) -> None:
     """Answer as long as nothing of the cluster is known, or no more."""
 
     async def unread(*_: str) -> Object | None:
-        raise UnreadError(why)
+        raise UnreadableError(why)
 
     lane.read_pod, lane.read_usage = unread, None
     lane.tenancy = lambda rules: replace(rules.tenancy, unknown=why)
@@ -57,21 +58,13 @@ async def _follow(lane: Lane) -> None:
     usages = TenantUsages(cluster)
     reservations = Reservations(usages, lane.metrics)
 
-    async def read_pod(namespace: str, name: str) -> Object | None:
-        try:
-            return await cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
-        except ApiError as error:
-            raise UnreadError(str(error)) from None
-
     async def read_usage(tenant: str) -> Ledger:
-        try:
-            return (await usages.read(tenant)).ledger
-        except ApiError as error:
-            raise UnreadError(str(error)) from None
+        return (await usages.read(tenant)).ledger
 
     lane.reservations = reservations
     lane.on_quota_decision = Events(cluster).record
-    lane.read_pod, lane.read_usage = read_pod, read_usage
+    lane.read_pod = lambda namespace, name: cluster.find(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    lane.read_usage = read_usage
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(policies.run())

@@ -38,6 +38,7 @@ from webhook.core.rules.load import POLICY_KINDS
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
 from webhook.core.violations import Refusal
+from webhook.files.documents import UnreadableError
 
 # The one door to the words of `webhook.cli`: what /templates and /policies answer, which only warn. It is loaded when
 # it is first asked for, so a server that answers nothing but pods has none of it in memory.
@@ -182,10 +183,6 @@ _TIMEOUT = re.compile(rb"[?&]timeout=([0-9]{1,4})s(?:&|$)")
 log = logging.getLogger(__name__)
 
 
-class UnreadError(Exception):
-    """A stored pod or ledger cannot be read now; the message says why."""
-
-
 class Answer(NamedTuple):
     """One HTTP response."""
 
@@ -228,10 +225,10 @@ class Lane:
         self.on_quota_decision: Callable[[AdmissionRequest, Decision], None] | None = None
         """Called with every decision that a ledger had a part in."""
         self.read_pod: ReadPod | None = None
-        """Reads the pod of a Binding by namespace and name, None if there is none; raises UnreadError. Without a
+        """Reads the pod of a Binding by namespace and name, None if there is none; raises UnreadableError. Without a
         cluster there is no such reader, and nothing counts stored pods."""
         self.read_usage: ReadUsage | None = None
-        """Reads the ledger of a tenant; raises UnreadError."""
+        """Reads the ledger of a tenant; raises UnreadableError."""
         self.metrics = telemetry.Metrics(judges)
         self.reservations: Reserves = OfflineReservations()
         self._memo = Memo()
@@ -344,7 +341,7 @@ class Lane:
         try:
             async with asyncio.timeout(_seconds(target)):
                 pod = await read_pod(request.namespace, request.object_name)
-        except (UnreadError, TimeoutError) as error:
+        except (UnreadableError, TimeoutError) as error:
             why = str(error) or "the API server did not answer in time"
             return self._tell(reviewed, denied([updates.unread(why)]))
         return self._tell(reviewed, judge(request._replace(old_pod=pod), reviewed.rulebook))
@@ -352,7 +349,7 @@ class Lane:
     async def _advise(self, reviewed: _Reviewed, read_usage: ReadUsage, target: bytes) -> Answer:
         """Judge a policy together with what its tenant uses, if that can be read in time."""
         request, ledgers = reviewed.request, {}
-        with suppress(UnreadError, TimeoutError):
+        with suppress(UnreadableError, TimeoutError):
             async with asyncio.timeout(_seconds(target)):
                 ledgers = {request.object_name: await read_usage(request.object_name)}
         return self._tell(reviewed, advice_on_policy(request, reviewed.rulebook, ledgers))

@@ -380,7 +380,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             return
         try:
             around = surroundings.around(self.lane.rules, file)
-        except surroundings.SurroundingsError as error:
+        except UnreadableError as error:
             if self._surroundings.failed(error):
                 self.lane.metrics.reloaded("surroundings", usable=False)
                 log.error("the changed surroundings are not usable, the last good ones stay: %s", error)  # noqa: TRY400 - the sentence is all there is to say
