@@ -48,10 +48,7 @@ def run(given: argparse.Namespace) -> int:
             written["metadata"]["labels"] = {"app.kubernetes.io/part-of": configurations.NAME}
         print(yaml_text(made, Compact, width=100), end="")
         return options.FINE
-    try:
-        objects = configurations.both(rulebook, given.namespace)
-    except configurations.NotExemptError as error:
-        raise options.UsageError(str(error)) from error
+    objects = configurations.both(rulebook, given.namespace)
     if given.ca_bundle is not None:
         try:
             bundle = given.ca_bundle.read_bytes()

@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -46,12 +46,8 @@ _loading = Lock()
 """Held while documents are read: what is remembered is changed by one thread at a time."""
 
 
-class RuleFilesError(Exception):
+class RuleFilesError(DocumentError):
     """Rule files that cannot be used; `problems` has all that is wrong, in the order of the files."""
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = list(problems)
-        super().__init__("\n".join(map(str, self.problems)))
 
 
 def load(
@@ -78,14 +74,14 @@ def load(
         try:
             loaded = read(chosen(documents), digest.hexdigest(), _memory)
         except DocumentError as error:
-            raise RuleFilesError([*problems, *error.problems]) from None
+            raise RuleFilesError(*problems, *error.problems) from None
         enabled = loaded.rulebook.cluster.backends
         tried = [backend for backend in loaded.backends if backend.name in enabled or not only_enabled]
         rules: list[tuple[object, ...]] = [(backend, loaded.rulebook.devices) for backend in tried]
         rules += [(rule,) for rule in (*loaded.sources, *loaded.workloads)]
         problems += sorted({problem for inputs in rules for problem in _memory.recall(_failing, *inputs)})
     if problems:
-        raise RuleFilesError(problems)
+        raise RuleFilesError(*problems)
     return loaded.rulebook
 
 
@@ -114,7 +110,7 @@ def load_beside(directory: Path, contents: Mapping[str, bytes]) -> Rulebook:
         except DocumentError as error:
             problems += error.problems
     if problems:
-        raise RuleFilesError(problems)
+        raise RuleFilesError(*problems)
 
     def subject(node: Node) -> object:
         raw = node.plain()
@@ -143,7 +139,7 @@ def _files(directory: Path) -> list[Path]:
             return [file for file in files if file.name not in _NOT_RULES]
         except OSError as error:
             problem = f"cannot be read: {error.strerror}"
-    raise RuleFilesError([Problem(Location(str(directory), 1), "", problem)])
+    raise RuleFilesError(Problem(Location(str(directory), 1), "", problem))
 
 
 def check_installable(directory: Path, cluster: Cluster) -> None:
@@ -166,7 +162,7 @@ def check_installable(directory: Path, cluster: Cluster) -> None:
     problems += [problem(file, "holds no document; write one, or delete it") for file in empty]
     problems += cluster.unlisted(KUBERNETES)
     if problems:
-        raise RuleFilesError(problems)
+        raise RuleFilesError(*problems)
 
     for kustomization in (directory / name for name in _NOT_RULES):
         try:
@@ -178,7 +174,7 @@ def check_installable(directory: Path, cluster: Cluster) -> None:
         if missing := ", ".join(file.name for file in files if file.name not in named):
             carried = "add it to files there, or apply what is a policy as an object, and keep it elsewhere"
             text = f"names no {missing} in any configMapGenerator: the cluster would not get it; {carried}"
-            raise RuleFilesError([problem(kustomization, text)])
+            raise RuleFilesError(problem(kustomization, text))
 
 
 # Whether files have changed, by inode, time and size: two system calls instead of reading them.

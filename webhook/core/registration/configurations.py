@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from webhook.core.forms.document import API_VERSION
+from webhook.core.forms.document import API_VERSION, DocumentError
 from webhook.core.policy.membership import NAME_LABEL
 from webhook.core.registration import conditions
 from webhook.core.review import TIMEOUT_SECONDS
@@ -35,10 +35,6 @@ WARNING_SECONDS: Final = 2
 Object = dict[str, Any]
 
 
-class NotExemptError(ValueError):
-    """The Cluster document lists a namespace not as exempt that has to be; the message says why."""
-
-
 def not_exempt(rulebook: Rulebook) -> Object:
     """The selector of all namespaces but the exempt ones, which the server leaves alone, too."""
     exempt = sorted(rulebook.cluster.system_namespaces)
@@ -64,12 +60,12 @@ _LEASES: Final = _rule("coordination.k8s.io", ["leases"], ["CREATE"])
 
 
 def both(rulebook: Rulebook, namespace: str = cluster.OWN) -> list[Object]:
-    """The mutating and the validating configuration for a server in a namespace; raises NotExemptError.
+    """The mutating and the validating configuration for a server in a namespace; raises DocumentError.
 
     `caBundle` is not set: the program that issues the certificate writes it into the live objects, or `trusting`.
     """
     for problem in rulebook.cluster.unlisted(cluster.KUBERNETES, namespace):
-        raise NotExemptError(str(problem))
+        raise DocumentError(problem)
     matching = conditions.by_webhook(rulebook)
 
     def hook(name: str, path: str, rules: list[Object], **changed: Any) -> Object:
