@@ -23,7 +23,7 @@ from webhook import telemetry
 from webhook.cluster import client, ledgers
 from webhook.cluster.client import GROUP, Api, ApiError, Follower, Object
 from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, REGISTRATION, Policies
-from webhook.core.forms.document import API_VERSION, DocumentError
+from webhook.core.forms.document import API_VERSION, UnreadableError
 from webhook.core.kube import pod
 from webhook.core.kube.quantity import shown
 from webhook.core.policy import membership, unknown_devices, usage
@@ -521,7 +521,7 @@ class Settler:
                         await self._api.replace(path, registered)
                         log.info("%s is what rules say", path)
                 self._net_at = monotonic()
-            except (ApiError, DocumentError) as error:
+            except UnreadableError as error:
                 log.warning("what the API server refuses by itself is written later: %s", error)
             await asyncio.sleep(ROUND_SECONDS)
             with contextlib.suppress(TimeoutError):

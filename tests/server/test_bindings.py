@@ -10,9 +10,9 @@ import pytest
 
 from tests.bench.reviews import container, encoded, pod
 from tests.server.process import ROOT
+from webhook.core.forms.document import UnreadableError
 from webhook.core.validate import validate
 from webhook.files import rule_files
-from webhook.files.documents import UnreadableError
 from webhook.server.attachment import NOT_YET, follow
 from webhook.server.handler import Answer, Lane, ReadPod
 from webhook.telemetry import Lines

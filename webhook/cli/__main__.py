@@ -69,14 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "GPU_WEBHOOK_TRACE" in os.environ:
             raise
-        from webhook.core.forms.document import DocumentError
-        from webhook.files import documents, rule_files  # with everything that reads rules
+        from webhook.core.forms.document import UnreadableError
+        from webhook.files import rule_files  # with everything that reads rules
 
         message = f"an error of the program, not of yours: {error!r}; GPU_WEBHOOK_TRACE=1 shows where"
         match error:
             case rule_files.RuleFilesError():
                 message = f"the rules cannot be used:\n{error}"
-            case UsageError() | documents.UnreadableError() | DocumentError():
+            case UsageError() | UnreadableError():
                 message = str(error)
             case OSError():
                 message = f"{error.filename}: {error.strerror}" if error.filename else str(error)

@@ -31,6 +31,7 @@ from webhook.cli.snapshot import Object
 from webhook.cli.table import gib, number, several, short
 from webhook.core import pod_templates, projection
 from webhook.core.decision import Decision, Reservation
+from webhook.core.forms.document import UnreadableError
 from webhook.core.interpret.locations import NOTE
 from webhook.core.kube import fields, pod, quantity
 from webhook.core.kube.quantity import Fraction
@@ -199,11 +200,11 @@ def stream(content: bytes, name: str) -> Iterator[Object]:
             raw, position = decoder.raw_decode(text, position)
         except ValueError as error:
             if position:
-                raise documents.UnreadableError(f"{name}: is not JSON: {error}") from None
+                raise UnreadableError(f"{name}: is not JSON: {error}") from None
             yield from documents.objects(text.encode(), name, snapshot.MOST_VALUES)
             return
         if not isinstance(raw, dict):
-            raise documents.UnreadableError(f"{name}: is not an object")
+            raise UnreadableError(f"{name}: is not an object")
         yield {"kind": kind[1], **raw} if kind else raw
         if gap := _GAP.match(text, position):
             position = gap.end()

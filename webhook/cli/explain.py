@@ -21,7 +21,7 @@ from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.cli.snapshot import Object
 from webhook.cli.table import number, yaml_text
 from webhook.core.backends import charge
-from webhook.core.forms.document import closest, did_you_mean
+from webhook.core.forms.document import UnreadableError, closest, did_you_mean
 from webhook.core.interpret import claims
 from webhook.core.kube import fields, pod
 from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
@@ -32,7 +32,7 @@ from webhook.core.rules.cluster import OWN
 from webhook.core.rules.rulebook import Rulebook, nearest_backend, with_only
 from webhook.core.violations import CODES, Refusal
 from webhook.files import rule_files
-from webhook.files.documents import MAX_BYTES, UnreadableError, parse_manifests
+from webhook.files.documents import MAX_BYTES, parse_manifests
 from webhook.server import settings
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from webhook.cli import options
+from webhook.core.forms.document import UnreadableError
 from webhook.server import settings
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
 def judge_by(file: Path, lane: Lane) -> None:
     """Judge by the tenants of a file, beginning with what they hold there; raises OSError and UnreadableError."""
     from webhook.cli import snapshot
-    from webhook.files.documents import UnreadableError
     from webhook.server import handler
 
     objects = snapshot.read_files(snapshot.TENANTS, [str(file)])

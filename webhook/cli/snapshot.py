@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import orjson
 
 from webhook.cli import options
-from webhook.core.forms.document import API_VERSION
+from webhook.core.forms.document import API_VERSION, UnreadableError
 from webhook.core.kube import fields
 from webhook.core.kube.quantity import shown
 from webhook.core.policy.membership import NAME_LABEL
@@ -19,7 +19,6 @@ from webhook.core.rules import load
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Exemption, Tenancy, TenantPolicy
 from webhook.files import documents
-from webhook.files.documents import UnreadableError
 
 MOST_VALUES: Final = 20_000_000
 """Values of one YAML file: a cluster of some thousand nodes. That takes minutes to read; JSON takes seconds."""

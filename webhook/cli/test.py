@@ -15,8 +15,8 @@ from xml.etree import ElementTree as ET
 
 from webhook.cli import explain, explanation, options, snapshot
 from webhook.cli.table import number
-from webhook.core.forms import forms
-from webhook.core.forms.document import API_VERSION, DocumentError, Location, Node, Problem, Section, inside, nearest
+from webhook.core.forms import document, forms
+from webhook.core.forms.document import API_VERSION, Location, Node, Problem, Section, inside, nearest
 from webhook.core.forms.forms import FILLED, OBJECT, TEXT, derived, form, list_of, map_of, optional, required
 from webhook.core.kube import pod
 from webhook.core.policy import usage
@@ -135,13 +135,13 @@ def read(content: bytes, name: str) -> Iterator[tuple[str, Suite]]:
             if kind is not None and kind.value != "Suite":
                 beside.append(node.plain())
                 continue
-            document = _DOCUMENT.read(node, forms.Scope(problems))
+            suite = _DOCUMENT.read(node, forms.Scope(problems))
             if not problems:
-                suites.append((document["metadata"]["name"], document["spec"]))
-    except DocumentError as error:
+                suites.append((suite["metadata"]["name"], suite["spec"]))
+    except document.DocumentError as error:
         problems += error.problems
     if problems:
-        raise documents.UnreadableError("\n".join(map(str, problems)))
+        raise document.DocumentError(*problems)
     yield from ((title, replace(suite, given=(*beside, *suite.given))) for title, suite in suites)
 
 
@@ -181,7 +181,7 @@ def tried(suite: Suite, name: str, rulebook: Rulebook, now: float) -> Iterator[R
                 failures.append("it makes no pod")
             for explained in answer.explanations:
                 failures += differing(case.expect, explained, there)
-        except documents.UnreadableError as error:
+        except document.UnreadableError as error:
             failures.append(str(error))
         yield Result(name, case.name, case.place, failures)
 
@@ -257,7 +257,7 @@ def run(arguments: argparse.Namespace) -> int:
         stamp = _stamp(arguments, named)
         try:
             _tried(arguments, named)
-        except (options.UsageError, documents.UnreadableError, rule_files.RuleFilesError, OSError) as error:
+        except (options.UsageError, document.UnreadableError, OSError) as error:
             print(error, flush=True)
         while _stamp(arguments, named) == stamp:
             time.sleep(WATCH_SECONDS)

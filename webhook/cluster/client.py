@@ -30,8 +30,7 @@ import orjson
 from aiohttp import ClientError, ClientResponse, ClientTimeout
 from kubernetes.aio import client, config
 
-from webhook.core.forms.document import API_VERSION
-from webhook.files.documents import UnreadableError
+from webhook.core.forms.document import API_VERSION, UnreadableError
 
 Object = Mapping[str, Any]
 

@@ -6,7 +6,6 @@ silent peer, and says itself that it is for development. gunicorn is here anyway
 
 import json
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -34,11 +33,11 @@ from webhook.cli.explanation import Setting
 from webhook.cli.snapshot import Problem, Snapshot
 from webhook.cli.table import gib, memory, short
 from webhook.core.forms import document
+from webhook.core.forms.document import UnreadableError
 from webhook.core.kube import quantity
 from webhook.core.request import PREFIX
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import documents, rule_files, surroundings
-from webhook.files.documents import UnreadableError
 
 # What keeps a page without a log-in for the person at the machine: who may ask, and what an answer may do.
 
@@ -227,11 +226,9 @@ and ten aliases of ten aliases of ten ... are refused before they are memory."""
 
 MAX_EXCERPT: Final = 200
 
-_PLACED: Final = re.compile(r"the (?:text|objects around it):(\d+):(\d+): (.*)", re.DOTALL)
-
 
 class PlacedError(UnreadableError):
-    """The text is nothing that can be explained; `excerpt` is the line it is about, `caret` marks the column."""
+    """Where the text is nothing that can be explained; `excerpt` is that line, if it is short, `caret` the column."""
 
     def __init__(self, message: str, excerpt: str, caret: str) -> None:
         super().__init__(message)
@@ -271,17 +268,13 @@ def explain_text(pasted: Pasted, rulebook: Rulebook, there: Snapshot) -> Answer:
 def _read(content: bytes, name: str) -> list[Mapping[str, Any]]:
     try:
         return documents.parse_manifests(content, name, most=MAX_VALUES) if content.strip() else []
-    except UnreadableError as error:
-        # `the text:3:7: is not YAML`: with the line that it is about.
-        place = _PLACED.fullmatch(str(error))
-        if place is None:
-            raise
-        line, column = int(place[1]), int(place[2])
-        lines = content.decode(errors="replace").splitlines()
-        message = f"line {line}, column {column}: {place[3]}"
-        if line > len(lines) or column > MAX_EXCERPT:
-            raise UnreadableError(message) from None
-        raise PlacedError(message, lines[line - 1][:MAX_EXCERPT], " " * (column - 1) + "^") from None
+    except document.DocumentError as error:
+        at = error.problems[0].at
+        lines = (
+            content.decode(errors="replace").splitlines()[at.line - 1 : at.line] if at.column <= MAX_EXCERPT else ()
+        )
+        message = f"line {at.line}, column {at.column}: {str(error).removeprefix(f'{at}: ')}"
+        raise PlacedError(message, "".join(lines)[:MAX_EXCERPT], " " * (at.column - 1) + "^") from None
 
 
 TRIES: Final[Mapping[str, Mapping[str, str]]] = yaml.safe_load(Path(__file__).with_name("tries.yaml").read_bytes())

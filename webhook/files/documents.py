@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from webhook.core.forms.document import DocumentError, Location, Node, Problem
+from webhook.core.forms.document import DocumentError, Location, Node, Problem, UnreadableError
 
 MAX_DEPTH: Final = 100
 MAX_NUMBER: Final = 2**63
@@ -39,21 +39,14 @@ _MENDED: Final[Mapping[str, str]] = {
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class UnreadableError(Exception):
-    """A file, or an answer of a cluster, that cannot be used; the message says where and why."""
-
-
 def objects(content: bytes, name: str, most: int = MAX_NODES, *, of_kinds: bool = False) -> list[Mapping[str, Any]]:
-    """The objects of one YAML file, without their places; raises UnreadableError, `of_kinds` also for one of none."""
-    try:
-        nodes = parse(content, name, most)
-        for node in nodes:
-            if not isinstance(node.value, dict):
-                raise node.problem("is not an object")
-            if of_kinds and "kind" not in node.value:
-                raise node.problem("has no kind; write what the object is, as apiVersion: v1 and kind: Pod")
-    except DocumentError as error:
-        raise UnreadableError(str(error)) from None
+    """The objects of one YAML file, without their places; raises DocumentError, `of_kinds` also for one of none."""
+    nodes = parse(content, name, most)
+    for node in nodes:
+        if not isinstance(node.value, dict):
+            raise node.problem("is not an object")
+        if of_kinds and "kind" not in node.value:
+            raise node.problem("has no kind; write what the object is, as apiVersion: v1 and kind: Pod")
     return [node.plain() for node in nodes]
 
 
@@ -196,7 +189,8 @@ def parse_manifests(content: bytes, name: str, most: int = MAX_NODES) -> list[Ma
                 read.append(orjson.loads(line))
                 read[-1]["kind"]
             except (ValueError, KeyError) as error:
-                raise UnreadableError(f"{name}:{number}:1: is no JSON object with a kind: {error}") from None
+                wrong = f"is no JSON object with a kind: {error}"
+                raise DocumentError(Problem(Location(name, number), "", wrong)) from None
         level = read
         for _ in range(MAX_DEPTH):
             values = (inner for value in level for inner in (value.values() if isinstance(value, dict) else value))

@@ -17,9 +17,9 @@ from typing import Any
 import orjson
 
 from webhook.core import inventory
+from webhook.core.forms.document import UnreadableError
 from webhook.core.interpret import claims
 from webhook.core.rules.rulebook import Rulebook, Surroundings
-from webhook.files.documents import UnreadableError
 
 
 def heard(file: Path) -> Path:

@@ -11,8 +11,8 @@ from webhook.cluster import client
 from webhook.cluster.client import ApiError, Object
 from webhook.cluster.ledgers import Events, Reservations, TenantUsages
 from webhook.cluster.policies import Policies
+from webhook.core.forms.document import UnreadableError
 from webhook.core.quota.ledger import Ledger
-from webhook.files.documents import UnreadableError
 from webhook.server.handler import Lane
 
 LOOK_SECONDS: Final = 1.0

@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from webhook import telemetry
 from webhook.core import projection, review
 from webhook.core.decision import Decision, Reservation, denied
+from webhook.core.forms.document import UnreadableError
 from webhook.core.forms.labels import is_dns_label
 from webhook.core.kube import quantity
 from webhook.core.policy import device_access, limits, updates
@@ -38,7 +39,6 @@ from webhook.core.rules.load import POLICY_KINDS
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import UNREADABLE, Tenancy
 from webhook.core.violations import Refusal
-from webhook.files.documents import UnreadableError
 
 # The one door to the words of `webhook.cli`: what /templates and /policies answer, which only warn. It is loaded when
 # it is first asked for, so a server that answers nothing but pods has none of it in memory.

@@ -34,12 +34,12 @@ from gunicorn.workers.base import Worker
 
 from webhook import telemetry
 from webhook.core.decision import Decision
+from webhook.core.forms.document import UnreadableError
 from webhook.core.mutate import mutate
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 from webhook.files import rule_files, surroundings
-from webhook.files.documents import UnreadableError
 from webhook.files.rule_files import ReloadedRules
 from webhook.server.connections import Door, within_descriptors
 from webhook.server.handler import Lane, advice_on_policy, advice_on_workload

@@ -54,7 +54,11 @@ class Problem:
         return f"{self.at}: {self.path}: {self.message}" if self.path else f"{self.at}: {self.message}"
 
 
-class DocumentError(Exception):
+class UnreadableError(Exception):
+    """A file, or an answer of a cluster, that cannot be used; the message says where and why."""
+
+
+class DocumentError(UnreadableError):
     """What is wrong with a document; `problems` has all of it."""
 
     def __init__(self, *problems: Problem) -> None:
