@@ -23,8 +23,8 @@ from webhook.core.decision import Decision
 from webhook.core.interpret import claims
 from webhook.core.kube import quantity
 from webhook.core.mutate import mutate
-from webhook.core.policy import limits
-from webhook.core.quota.ledger import Ask
+from webhook.core.policy import quota_words
+from webhook.core.quota.tally import Ask
 from webhook.core.review import AdmissionRequest, creating, warning_text
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
@@ -135,7 +135,7 @@ def _reviewed(pods: list[dict[str, Any]], rulebook: Rulebook) -> Iterator[Decisi
             ask: Ask = judged.reservation.ask._replace(name=f"pod-{number}", uid=f"uid-{number}")
             wanted = replace(judged.reservation, ask=ask)
             answered = ledger.draw(wanted.tenant, ask)
-            judged = limits.after_ledger(judged, wanted, answered.outcome, answered.ledger)
+            judged = quota_words.after_ledger(judged, wanted, answered.outcome, answered.ledger)
         warnings = [*mutated.warnings, *judged.warnings]
         yield (judged if not judged.allowed else mutated)._replace(warnings=warnings)
 

@@ -12,9 +12,9 @@ from itertools import count
 
 import pytest
 
-from webhook.core.quota.ledger import FORGET, PART, Ask, Ledger, reserve
+from webhook.core.quota.ledger import FORGET, PART, Ledger, reserve
 from webhook.core.quota.settlement import Settlement, ViewedPod
-from webhook.core.quota.tally import Tally, total
+from webhook.core.quota.tally import Ask, Tally, total
 
 GRACE = 10
 LIMIT: Tally = {"devices": Fraction(16)}

@@ -9,7 +9,7 @@ import pytest
 from tests import builders
 from tests.core.policy.tenants import exemption
 from webhook.core.decision import Decision, Reservation
-from webhook.core.quota.ledger import Ask
+from webhook.core.quota.tally import Ask
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Tenancy

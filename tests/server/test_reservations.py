@@ -12,7 +12,8 @@ import pytest
 from webhook.cluster import ledgers as module
 from webhook.cluster.client import ApiError, ConflictError
 from webhook.cluster.ledgers import Reservations, TenantUsages, Versioned
-from webhook.core.quota.ledger import AWAY, DIFFERS, Answered, Ask, Ledger, Outcome
+from webhook.core.quota.ledger import AWAY, DIFFERS, Answered, Ledger, Outcome
+from webhook.core.quota.tally import Ask
 from webhook.server.handler import OfflineReservations
 from webhook.telemetry import Metrics
 

@@ -27,7 +27,7 @@ from webhook.core.kube import fields, pod
 from webhook.core.kube.fields import Append, Edit, Path, Remove, field_path
 from webhook.core.plan import choose
 from webhook.core.plan.choose import NOTHING_SHARED, Assignment, NodeSelection
-from webhook.core.policy import limits
+from webhook.core.quota import tally
 from webhook.core.rules.cluster import OWN
 from webhook.core.rules.rulebook import Rulebook, nearest_backend, with_only
 from webhook.core.violations import CODES, Refusal
@@ -453,11 +453,11 @@ def _standing(explained: Explanation) -> Iterator[tuple[str, str]]:
         state = f": the exemption {prospect.lifted} lifts its quota"
     yield "tenant", f"{prospect.policy.name}, by {prospect.policy.rule}{state}"
     for amount in prospect.amounts:
-        used, requested = limits.shown(amount.key, amount.used), limits.shown(amount.key, amount.requested)
+        used, requested = tally.rounded(amount.key, amount.used), tally.rounded(amount.key, amount.requested)
         limit, of = "no limit", f" by {pods} pods" if pods > 1 else ""
         if amount.limit is not None and amount.left is not None:
             over = "too many" if amount.left < 0 else "left"
-            most, left = limits.shown(amount.key, amount.limit), limits.shown(amount.key, abs(amount.left))
+            most, left = tally.rounded(amount.key, amount.limit), tally.rounded(amount.key, abs(amount.left))
             limit = f"{most} at most: {left} {over}"
         yield "quota", f"{amount.key.replace('/', ' of ')}: {used} used, {requested} asked{of}, {limit}"
     fit = prospect.fit

@@ -13,10 +13,11 @@ from webhook.core.kube import fields, pod
 from webhook.core.kube.quantity import Fraction
 from webhook.core.mutate import mutate_with_plan
 from webhook.core.plan.plan import Plan
-from webhook.core.policy import limits, usage
+from webhook.core.policy import quota_words, usage
 from webhook.core.policy.membership import member, undecided
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Ask, Ledger, fitting, reserve
+from webhook.core.quota.ledger import Ledger, fitting, reserve
+from webhook.core.quota.tally import Ask
 from webhook.core.request import is_key
 from webhook.core.review import AdmissionRequest, creating
 from webhook.core.rules.rulebook import Rulebook
@@ -261,7 +262,7 @@ def foresee(
     if imagined:
         ledger = replace(ledger, view=ledger.view or 1, held={namespace: tally.NOTHING, **ledger.held})
     _, [answer] = reserve(ledger, [reservation.ask])
-    answered = limits.after_ledger(decision, reservation, answer, ledger)._replace(reservation=None)
+    answered = quota_words.after_ledger(decision, reservation, answer, ledger)._replace(reservation=None)
     if not ledger.view:
         return answered, prospect, ledgers
 
@@ -281,7 +282,7 @@ def foresee(
             full = holding(ledger, reservation.ask, fit)
             _, [refused] = reserve(full, [reservation.ask])
             over = f"of its {pods} new pods {fit} fit, and {fate[reservation.action]}: [GPU104] "
-            violations = limits.over(reservation, full, refused.exceeded)
+            violations = quota_words.over(reservation, full, refused.exceeded)
             warnings = [over + violation.message for violation in violations]
             answered = answered._replace(warnings=[*answered.warnings, *warnings])
     entering = pods if fit is None or not reservation.ask.enforced else min(pods, fit)

@@ -36,7 +36,8 @@ from webhook.core.kube import fields
 from webhook.core.quota import ledger as ledgers
 from webhook.core.quota import stored
 from webhook.core.quota.escrow import Account
-from webhook.core.quota.ledger import Answered, Ask, Ledger, Outcome
+from webhook.core.quota.ledger import Answered, Ledger, Outcome
+from webhook.core.quota.tally import Ask
 from webhook.core.review import AdmissionRequest
 from webhook.core.violations import QUOTA
 from webhook.telemetry import Metrics

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
-from webhook.core.quota.ledger import Ask
+from webhook.core.quota.tally import Ask
 from webhook.core.violations import LATER, TAKEN, Action, Violation
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})

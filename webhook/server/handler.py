@@ -31,9 +31,10 @@ from webhook.core.decision import Decision, Reservation, denied
 from webhook.core.forms.document import UnreadableError
 from webhook.core.forms.labels import is_dns_label
 from webhook.core.kube import quantity
-from webhook.core.policy import device_access, limits, updates
+from webhook.core.policy import device_access, quota_words, updates
 from webhook.core.quota import ledger as ledgers
-from webhook.core.quota.ledger import Answered, Ask, Ledger, is_of_a_pod, names_a_pod
+from webhook.core.quota.ledger import Answered, Ledger, is_of_a_pod, names_a_pod
+from webhook.core.quota.tally import Ask
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.load import POLICY_KINDS
 from webhook.core.rules.rulebook import Rulebook
@@ -355,7 +356,7 @@ class Lane:
         return self._tell(reviewed, advice_on_policy(request, reviewed.rulebook, ledgers))
 
     def _conclude(self, reviewed: _Reviewed, decision: Decision, wanted: Reservation, answered: Answered) -> Answer:
-        final = limits.after_ledger(decision, wanted, answered.outcome, answered.ledger)
+        final = quota_words.after_ledger(decision, wanted, answered.outcome, answered.ledger)
         if self.on_quota_decision is not None and not reviewed.request.dry_run:
             self.on_quota_decision(reviewed.request, final)
         return self._tell(reviewed, final)

@@ -7,8 +7,9 @@ from typing import Any
 
 from tests import builders, tables
 from webhook.core.decision import Decision, Reservation, denied
-from webhook.core.policy import limits
-from webhook.core.quota.ledger import Ask, Ledger, reserve
+from webhook.core.policy import quota_words
+from webhook.core.quota.ledger import Ledger, Outcome, reserve
+from webhook.core.quota.tally import Ask
 
 GIB = 1 << 30
 RESERVATION = Reservation(
@@ -45,7 +46,7 @@ def test_a_quota_that_is_exceeded_says(
     others = {key: value for key, value in asked.items() if key != "amount"}
     reservation = replace(RESERVATION, ask=ask, **others)
 
-    violations = limits.over(reservation, _ledger(limit, held), list(limit))
+    violations = quota_words.over(reservation, _ledger(limit, held), list(limit))
 
     assert [violation.message for violation in violations] == messages
     assert [violation.fix for violation in violations] == fixes
@@ -54,7 +55,7 @@ def test_a_quota_that_is_exceeded_says(
 
 
 def test_the_message_says_who_uses_what_and_what_would_fit() -> None:
-    (violation,) = limits.over(RESERVATION, USED, ["devices"])
+    (violation,) = quota_words.over(RESERVATION, USED, ["devices"])
 
     assert str(violation) == (
         '[GPU104] tenant "vision" is over its GPU quota: uses 14, asks 4, limit 16 devices\n'
@@ -68,7 +69,7 @@ def test_what_is_promised_to_pods_not_seen_yet_is_held_by_their_namespace() -> N
     pending = {"vision-ci/one": {"a": {"devices": Fraction(1)}, "b": {"devices": Fraction(2)}}}
     ledger = _ledger({"devices": 16}, HELD, pending)
 
-    (violation,) = limits.over(RESERVATION, ledger, ["devices"])
+    (violation,) = quota_words.over(RESERVATION, ledger, ["devices"])
 
     assert "uses 16, asks 4, limit 16" in violation.message
     assert violation.fix == "free some: namespace vision-dev holds 9, vision-ci 7"
@@ -78,11 +79,13 @@ def test_the_pods_own_reservation_is_not_what_it_is_refused_for() -> None:
     after, (outcome,) = reserve(USED, [RESERVATION.ask._replace(enforced=False)])
 
     assert outcome.exceeded == ("devices",)
-    assert limits.over(RESERVATION, after, ["devices"]) == limits.over(RESERVATION, USED, ["devices"])
+    assert quota_words.over(RESERVATION, after, ["devices"]) == quota_words.over(RESERVATION, USED, ["devices"])
 
 
 def test_a_quota_that_only_warns_says_the_same_in_one_line() -> None:
-    assert limits.admitted_over(RESERVATION, USED, ["devices"]) == [
+    wanted, admitted = replace(RESERVATION, action="warn"), Outcome("admit", ("devices",))
+
+    assert quota_words.after_ledger(Decision(allowed=True), wanted, admitted, USED).warnings == [
         (
             '[GPU104] tenant "vision" is over its GPU quota: uses 14, asks 4, limit 16 devices; it is admitted, '
             "as the policy only warns"
@@ -97,16 +100,20 @@ def test_the_client_of_an_admitted_pod_reads_why_a_part_counts_as_a_whole_device
         ledger = _ledger({kind: limit}, {"vision-dev": {}})
         wanted = replace(RESERVATION, ask=RESERVATION.ask._replace(hard=ledger.hard), gaps=unknown)
         after, (outcome,) = reserve(ledger, [wanted.ask])
-        told[kind] = limits.after_ledger(Decision(allowed=True, warnings=["first"]), wanted, outcome, after).warnings
+        told[kind] = quota_words.after_ledger(
+            Decision(allowed=True, warnings=["first"]), wanted, outcome, after
+        ).warnings
 
     why = "add gpu-model: a part of a device counts as a whole one, as nothing says of which card it is"
     assert told == {"devices": ["first", f"{why} (quota of vision, {RESERVATION.path})"], "memory": ["first"]}
 
 
 def test_what_cannot_be_said_now_is_asked_for_again() -> None:
-    violation = limits.again(RESERVATION, "nobody has counted yet what the tenant uses")
+    outcome = Outcome("again", why="nobody has counted yet what the tenant uses")
 
-    assert violation.message == (
+    decision = quota_words.after_ledger(Decision(allowed=True), RESERVATION, outcome, USED)
+
+    assert [violation.message for violation in decision.violations] == [
         'the quota of the tenant "vision" cannot be asked now: nobody has counted yet what the tenant uses'
-    )
-    assert denied([violation]).code == 503
+    ]
+    assert decision.code == 503

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from webhook.core.quota.ledger import Ask, Ledger
+from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Step, ViewedPod
-from webhook.core.quota.tally import Tally
+from webhook.core.quota.tally import Ask, Tally
 
 
 def tally(written: Any) -> Tally:

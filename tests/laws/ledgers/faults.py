@@ -10,9 +10,9 @@ from typing import Any, Final
 from tests.laws.ledgers import LeakError, OvershootError
 from tests.laws.ledgers.world import World
 from webhook.core.quota.escrow import Account
-from webhook.core.quota.ledger import Ask, Ledger
+from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Settlement, Step
-from webhook.core.quota.tally import Tally
+from webhook.core.quota.tally import Ask, Tally
 
 
 class _Unfenced(Settlement):

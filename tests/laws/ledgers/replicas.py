@@ -7,7 +7,8 @@ from tests.laws.ledgers import GRACE, USE, OvershootError
 from tests.laws.ledgers.network import Call, Network
 from tests.laws.ledgers.store import OPEN, Object, Policies, Store
 from webhook.core.quota.escrow import Account
-from webhook.core.quota.ledger import Ask, Ledger, reserve
+from webhook.core.quota.ledger import Ledger, reserve
+from webhook.core.quota.tally import Ask
 
 
 @dataclass(slots=True, eq=False)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from tests.laws.ledgers import GRACE, LIMITS, NAMESPACES, TENANTS, OvershootError
 from webhook.core.quota import settlement
-from webhook.core.quota.ledger import Ask, Ledger
-from webhook.core.quota.tally import Tally, plus, total
+from webhook.core.quota.ledger import Ledger
+from webhook.core.quota.tally import Ask, Tally, plus, total
 
 OPEN = "open"
 """Whose namespaces may be used by everybody, and nobody counts."""

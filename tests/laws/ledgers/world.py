@@ -12,8 +12,9 @@ from tests.laws.ledgers.settlers import Making, Settler
 from tests.laws.ledgers.store import OPEN, Policies, Store
 from webhook.core.quota import tally
 from webhook.core.quota.escrow import Account
-from webhook.core.quota.ledger import UNKNOWN_VIEW, Ask
+from webhook.core.quota.ledger import UNKNOWN_VIEW
 from webhook.core.quota.settlement import Settlement
+from webhook.core.quota.tally import Ask
 
 SKEWS: Final = (0, 1000, 7)
 

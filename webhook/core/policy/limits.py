@@ -1,27 +1,27 @@
-"""The rules of a policy: what it allows and forbids, its ceilings, and its quota; and the words of each refusal."""
+"""The rules of a policy: what it allows and forbids, its ceilings, and what its quota needs to count."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import floor
 from operator import add
 from typing import Final, NamedTuple
 
 from webhook.core.backends.charge import counted
-from webhook.core.decision import Decision, Finding, Form, Reservation, denied
+from webhook.core.decision import Form, Reservation
 from webhook.core.interpret import locations
 from webhook.core.kube import quantity
 from webhook.core.kube.pod import Pod, effective
-from webhook.core.kube.quantity import GIB, MIB, Fraction, show, show_size
+from webhook.core.kube.quantity import MIB, Fraction, show, show_size
 from webhook.core.plan import choose, plan
 from webhook.core.policy import unknown_devices
 from webhook.core.policy.usage import Holding, PodUsage, pod_usage
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import Ask, Ledger, Outcome, fitting
+from webhook.core.quota.tally import Ask
 from webhook.core.request import ASKING, FieldValue, GpuRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import RULES, Ceiling, Kinds, Quota, TenantPolicy
-from webhook.core.violations import LATER_FIX, QUOTA, TAKEN, Action, Breach, Violation
+from webhook.core.violations import Action, Breach, Violation
 
 UNSAID: Final = "and neither the pod nor the cluster says which"
 
@@ -368,9 +368,10 @@ def check_growth(policy: TenantPolicy, path: str, before: tally.Tally, after: ta
     for key in quota.hard:
         had, has = (amounts.get(key, Fraction(0)) for amounts in (before, after))
         if has > had:
+            counts, would_count = tally.rounded(key, had), tally.rounded(key, has)
             message = (
-                f'in the quota of the tenant "{policy.name}" the pod counts {shown(key, had)} of {key}, and on the '
-                f"nodes that it would select {shown(key, has)}: no update may make it count more"
+                f'in the quota of the tenant "{policy.name}" the pod counts {counts} of {key}, and on the nodes that '
+                f"it would select {would_count}: no update may make it count more"
             )
             fix = "create another pod that selects these nodes from the start, and delete this one"
             violation = Violation(code="GPU109", path=path, message=message, fix=fix, rule=quota.rule)
@@ -416,131 +417,3 @@ def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, 
         form=form,
         gaps={key: why for holding in held for key, why in holding.gaps.items()},
     )
-
-
-# The words of a quota's refusal: what is used, asked and left, which namespaces hold it, and what would fit.
-
-NAMED_NAMESPACES: Final = 5
-"""How many namespaces a message names, the largest holders first."""
-
-_LONG: Final = 6
-
-
-def after_ledger(decision: Decision, wanted: Reservation, outcome: Outcome, ledger: Ledger) -> Decision:
-    """The final decision about a pod, after the ledger's outcome."""
-    if outcome.verdict in ("again", "wait"):
-        return denied([again(wanted, outcome.why)], decision.warnings)
-    if outcome.verdict == "taken":
-        # Another pod has its name (GPU115): in the words of the API server.
-        message, fix = f'pods "{wanted.ask.name}" already exists', "take another name, or delete that pod first"
-        return denied([Violation(code=TAKEN, path="metadata.name", message=message, fix=fix)], decision.warnings)
-    breach = Finding(wanted.tenant, wanted.rule, QUOTA, wanted.action, wanted.exemption)
-    findings = [*decision.findings, breach] if outcome.exceeded else decision.findings
-    if outcome.verdict == "over":
-        violations = over(wanted, ledger, outcome.exceeded)
-        return denied(violations, decision.warnings)._replace(findings=findings)
-    warnings = [*decision.warnings]
-    if wanted.gaps and any(tally.parts(key)[0] == tally.DEVICES for key in wanted.ask.hard):
-        warnings.append(f"{_gaps(wanted)} (quota of {wanted.tenant}, {wanted.path})")
-    if wanted.action == "warn" and outcome.exceeded:
-        warnings += admitted_over(wanted, ledger, outcome.exceeded)
-    return decision._replace(warnings=warnings, findings=findings)
-
-
-def again(reservation: Reservation, why: str) -> Violation:
-    """The answer (GPU111) while it is unknown whether the pod is within the quota; the client retries."""
-    message = f'the quota of the tenant "{reservation.tenant}" cannot be asked now: {why}'
-    return Violation(code="GPU111", path=reservation.path, message=message, fix=LATER_FIX, rule=reservation.rule)
-
-
-def admitted_over(reservation: Reservation, ledger: Ledger, exceeded: Iterable[str]) -> list[str]:
-    """A warning for each limit that the pod exceeds, where the quota only warns."""
-    return [
-        f"[{QUOTA}] {violation.message}; it is admitted, as the policy only warns"
-        for violation in over(reservation, ledger, exceeded)
-    ]
-
-
-def over(reservation: Reservation, ledger: Ledger, exceeded: Iterable[str]) -> list[Violation]:
-    """A violation (GPU104) for each limit that the pod would exceed.
-
-    `ledger` may hold the pod's own reservation already, or not: only one pod can have its name.
-    """
-    name = f"{reservation.ask.namespace}/{reservation.ask.name}"
-    if name in ledger.pending:
-        others = {other: by_uid for other, by_uid in ledger.pending.items() if other != name}
-        ledger = replace(ledger, pending=others)
-    violations: list[Violation] = []
-    for key in exceeded:
-        used, amount = ledger.used.get(key, Fraction(0)), reservation.ask.amount.get(key, Fraction(0))
-        limit, (what, model) = ledger.hard[key], tally.parts(key)
-        unit = f" {f'{model} ' if model else ''}device{'' if limit == 1 else 's'}"
-        if what == tally.MEMORY:
-            unit = f" of memory{f' on {model}' if model else ''}"
-        message = (
-            f'tenant "{reservation.tenant}" is over its GPU quota: uses {shown(key, used)}, '
-            f"asks {shown(key, amount)}, limit {shown(key, limit)}{unit}"
-        )
-        # Which namespaces could free some, the largest first: `namespace vision-dev holds 9, vision-ci 5`.
-        held = {namespace: amounts[key] for namespace, amounts in ledger.by_namespace.items() if amounts.get(key)}
-        ranked = sorted(held.items(), key=lambda holder: (-holder[1], holder[0]))
-        more = f" and {len(ranked) - NAMED_NAMESPACES} more" if len(ranked) > NAMED_NAMESPACES else ""
-        holders = [
-            f"{namespace} {'' if place else 'holds '}{shown(key, held_there)}"
-            for place, (namespace, held_there) in enumerate(ranked[:NAMED_NAMESPACES])
-        ]
-        free = f"free some: namespace {', '.join(holders)}{more}" if holders else ""
-        fits = _fitting(reservation, ledger, key)
-        fix = free or "ask the operators of the quota for more: it is zero"
-        if fits:
-            fix = f"{fits}, or {free}" if free else f"{fits}: nobody holds any now"
-        violations.append(
-            Violation(code=QUOTA, path=reservation.path, message=message, fix=fix, rule=reservation.rule)
-        )
-    return violations
-
-
-def _fitting(reservation: Reservation, ledger: Ledger, key: str) -> str:
-    """What would be admitted now, in the form of the request; empty if nothing would."""
-    left, (what, model) = ledger.hard[key] - ledger.used.get(key, Fraction(0)), tally.parts(key)
-    # How many of the devices that were asked for, unless each counts as 1 device of the quota.
-    per_device = {name: amount / reservation.count for name, amount in reservation.ask.amount.items()}
-    fit = None if what == tally.DEVICES and per_device[key] == 1 else fitting(ledger, per_device)
-    if fit:
-        counts = f"as each counts {shown(key, per_device[key])}"
-        return f"ask for {fit} of them instead of {reservation.count}, {counts}"
-    if reservation.gaps and what != tally.MEMORY:
-        return _gaps(reservation)
-    if reservation.form == "partition of any card":
-        return "add gpu-model: without it this counts as on the smallest card"
-
-    # The most that fits into what is left, in round numbers.
-    of_model = f" of {model}" if model else ""
-    if what == tally.MEMORY:
-        unit = GIB if left >= GIB else MIB
-        size = floor(left / unit) * unit
-        most = f"{show_size(size)}{of_model} or less" if size > 0 else ""
-    elif left >= 1:
-        most = f"{floor(left)}{of_model} or fewer"
-    else:
-        share = Fraction(floor(left * 100), 100)
-        most = f"{show(share)}{of_model} or less" if share > 0 else ""
-    if most and reservation.form == "partition":
-        return f"take a smaller partition, as {shown(key, left)} is left"
-    shared = reservation.form == "whole" and (left < 1 or what == tally.MEMORY)
-    return f"ask for {most}{', if devices are shared here' if shared else ''}" if most else ""
-
-
-def _gaps(reservation: Reservation) -> str:
-    """What to add so that less than whole devices may count, and why it does not without."""
-    keys, reasons = (" and ".join(texts) for texts in (reservation.gaps.keys(), reservation.gaps.values()))
-    return f"add {keys}: a part of a device counts as a whole one, as {reasons}"
-
-
-def shown(key: str, amount: Fraction) -> str:
-    """An amount, exact if that is short: `14`, `0.3`, `8Gi`, `about 0.33`, `about 12.4Gi`."""
-    if tally.parts(key)[0] != tally.MEMORY:
-        exact = show(amount)
-        return exact if len(exact) <= _LONG and "/" not in exact else f"about {float(amount):.2f}"
-    size = show_size(floor(amount)) if amount else "0"
-    return size if len(size) <= _LONG + 2 else f"about {float(amount / GIB):.1f}Gi"

@@ -24,8 +24,8 @@ from math import inf
 from typing import Final
 
 from webhook.core.quota import tally
-from webhook.core.quota.ledger import MOST_PENDING, PART, Ask, Draft, Ledger, Pending
-from webhook.core.quota.tally import NOTHING, Tally
+from webhook.core.quota.ledger import MOST_PENDING, PART, Draft, Ledger, Pending
+from webhook.core.quota.tally import NOTHING, Ask, Tally
 
 USE_SECONDS: Final = 2.0
 """How long pods may be drawn. The settlers' grace is that much longer than any create takes."""

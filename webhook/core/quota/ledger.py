@@ -25,7 +25,7 @@ from typing import Final, Literal, NamedTuple
 from webhook.core.forms import labels
 from webhook.core.kube.quantity import Fraction, shown
 from webhook.core.quota import tally
-from webhook.core.quota.tally import Tally
+from webhook.core.quota.tally import Ask, Tally
 
 # Suspects: users and namespaces whose reservations came to nothing again and again, and what they may reserve. Where
 # clients show no certificate anybody can write a review in the name of others. So the author of a reservation has the
@@ -157,29 +157,6 @@ def _largest(by_uid: Mapping[str, Tally]) -> Tally:
     if len(by_uid) == 1:
         return next(iter(by_uid.values()))
     return reduce(tally.at_least, by_uid.values(), tally.NOTHING)
-
-
-class Ask(NamedTuple):
-    """A pod that is about to be created. Without a name and a UID it stands for any pod like it.
-
-    `author`: who creates it, in one word. `enforced`: the pod is refused if it exceeds a limit. `created`: when the
-    API server began to create it, by the API server's clock in seconds since 1970; 0 if unknown.
-    `hard`: the limits in its policy, as the replica knows it. The ledger has a copy, which somebody may have edited.
-    """
-
-    namespace: str
-    amount: Tally
-    name: str = ""
-    uid: str = ""
-    author: str = ""
-    enforced: bool = True
-    created: float = 0.0
-    hard: Tally = tally.NOTHING
-
-    @property
-    def place(self) -> str:
-        """The pod's `namespace/name`."""
-        return f"{self.namespace}/{self.name}"
 
 
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]+(?:[.-]+[a-z0-9]+)*")

@@ -1,4 +1,4 @@
-"""Tallies: what a quota counts, and its arithmetic.
+"""Tallies: what a quota counts, and its arithmetic; and the pod that asks for one.
 
 A tally maps a key to an amount: `devices` (shares count as fractions), `memory` (bytes), and both once more for each
 card model, as `devices/A100-80GB` and `memory/A100-80GB`. A key that is missing counts as zero.
@@ -7,9 +7,10 @@ card model, as `devices/A100-80GB` and `memory/A100-80GB`. A key that is missing
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from math import floor
+from typing import Any, Final, NamedTuple
 
-from webhook.core.kube.quantity import Fraction, exact, show, show_size, shown, size_shown
+from webhook.core.kube.quantity import GIB, Fraction, exact, show, show_size, shown, size_shown
 
 Tally = Mapping[str, Fraction]
 
@@ -20,11 +21,37 @@ NOTHING: Final[Tally] = {}
 REMEMBERED: Final = 4096
 """Amounts whose text is cached: most pods of a tenant have one of a few amounts."""
 
+LONG: Final = 6
+"""Digits of an amount that people read exactly."""
+
 DIGITS: Final = 1000
 """The longest number that is read. The denominator of a sum of shares is a common multiple of theirs: for the sizes
 of all known cards, decimals, sevenths and eighths it has less than 500 digits. Python itself reads at most 4,300."""
 
 _NUMBER: Final = re.compile(rf"[0-9]{{1,{DIGITS}}}(?:\.[0-9]{{1,18}}|/[1-9][0-9]{{0,{DIGITS - 1}}})?")
+
+
+class Ask(NamedTuple):
+    """A pod that is about to be created. Without a name and a UID it stands for any pod like it.
+
+    `author`: who creates it, in one word. `enforced`: the pod is refused if it exceeds a limit. `created`: when the
+    API server began to create it, by the API server's clock in seconds since 1970; 0 if unknown.
+    `hard`: the limits in its policy, as the replica knows it. The ledger has a copy, which somebody may have edited.
+    """
+
+    namespace: str
+    amount: Tally
+    name: str = ""
+    uid: str = ""
+    author: str = ""
+    enforced: bool = True
+    created: float = 0.0
+    hard: Tally = NOTHING
+
+    @property
+    def place(self) -> str:
+        """The pod's `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
 
 
 def key(what: str, model: str) -> str:
@@ -87,6 +114,15 @@ def write(tally: Tally) -> dict[str, str]:
 def text_of(key: str, amount: Fraction) -> str:
     """One amount for people and for `read`: `0.3`, `1/3`, `8Gi`."""
     return _text(parts(key)[0], amount.numerator, amount.denominator)
+
+
+def rounded(key: str, amount: Fraction) -> str:
+    """An amount, exact if that is short: `14`, `0.3`, `8Gi`, `about 0.33`, `about 12.4Gi`."""
+    if parts(key)[0] != MEMORY:
+        exact = show(amount)
+        return exact if len(exact) <= LONG and "/" not in exact else f"about {float(amount):.2f}"
+    size = show_size(floor(amount)) if amount else "0"
+    return size if len(size) <= LONG + 2 else f"about {float(amount / GIB):.1f}Gi"
 
 
 @lru_cache(REMEMBERED)
