@@ -26,7 +26,7 @@ from webhook.cluster.policies import ADMISSION_POLICIES, BINDINGS, REGISTRATION,
 from webhook.core.forms.document import API_VERSION, UnreadableError
 from webhook.core.kube import pod
 from webhook.core.kube.quantity import shown
-from webhook.core.policy import membership, unknown_devices, usage
+from webhook.core.policy import in_force, membership, unknown_devices, usage
 from webhook.core.quota import settlement, stored, tally
 from webhook.core.quota.ledger import Ledger
 from webhook.core.quota.settlement import Settlement, View, ViewedPod
@@ -259,7 +259,7 @@ class Settler:
         self._ahead_since: dict[tuple[str, int], float] = {}
         self._listed_at = -inf
         self._policies = Policies(cluster, self._policy_changed)
-        self._conditions: list[tuple[Object, list[membership.Condition]]] = []
+        self._conditions: list[tuple[Object, list[in_force.Condition]]] = []
         self._in_force: Rulebook
         self._status_due, self._net_due = asyncio.Event(), asyncio.Event()
         self._usages = client.Collection(self._usage_changed)
@@ -366,12 +366,12 @@ class Settler:
             return
         self.tenancy = self._policies.tenancy(rulebook)
         self._in_force = replace(rulebook, tenancy=self.tenancy)
-        ties = membership.ties(self.tenancy, rulebook.cluster.system_namespaces)
+        ties = in_force.ties(self.tenancy, rulebook.cluster.system_namespaces)
         strict = unknown_devices.refused_by_default(self.tenancy, rulebook.cluster)
         policies, self._conditions = self._policies.policies, []
         for name, policy in policies.objects.items():
             problems, taken = policies.problems.get(name, ()), name in self._policies.taken
-            conditions = membership.conditions_of(problems, ties.get(name), taken=taken, strict=name in strict)
+            conditions = in_force.conditions_of(problems, ties.get(name), taken=taken, strict=name in strict)
             self._conditions.append((policy, conditions))
         self._status_due.set()
         self._net_due.set()
@@ -483,7 +483,7 @@ class Settler:
             self._status_due.clear()
             for policy, conditions in self._conditions:
                 before, now = policy.get("status") or {}, client.timestamp()
-                status = membership.status(conditions, policy["metadata"]["generation"], before, now)
+                status = in_force.status(conditions, policy["metadata"]["generation"], before, now)
                 if status is None:
                     continue
                 metadata = {key: policy["metadata"][key] for key in ("name", "resourceVersion")}
@@ -560,7 +560,7 @@ class Settler:
             (policy["metadata"]["name"], condition.reason): 1
             for policy, conditions in self._conditions
             for condition in conditions
-            if (condition.type, condition.status) in membership.NOT_IN_FORCE
+            if (condition.type, condition.status) in in_force.NOT_IN_FORCE
         }
         net: Values = {(): round(now - self._net_at, 3)}
         labels = ("tenant", "what")

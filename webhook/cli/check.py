@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         directory = beside.parent if beside.is_file() else settings.default_rules()
     from webhook.cli import policy_advice
     from webhook.cli.table import number
-    from webhook.core.policy import membership, unknown_devices
+    from webhook.core.policy import in_force, unknown_devices
     from webhook.core.rules import cluster
     from webhook.files import rule_files
 
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     fine = f"fine, but {number(len(warnings), 'warning')}" if warnings else "all fine"
     print("\n".join([f"{', '.join(arguments.target)}: {describe(counts(rulebook))}: {fine}", *warnings]))
     if strict := unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster):
-        print(f"{', '.join(strict)}: {membership.STRICT}")
+        print(f"{', '.join(strict)}: {in_force.STRICT}")
     if lost:
         print("cannot be recovered from a pod's resources (a pod that states them itself counts as a whole device):")
         print(*(f"  {loss}" for loss in lost), sep="\n")

@@ -25,7 +25,7 @@ from webhook.cluster.client import Api, ApiError, ask
 from webhook.core.interpret.locations import DEVICE_CLASS
 from webhook.core.kube import fields
 from webhook.core.kube.quantity import DAY, HOUR, duration
-from webhook.core.policy import device_access, membership
+from webhook.core.policy import device_access, in_force, membership
 from webhook.core.quota import ledger
 from webhook.core.registration import configurations
 from webhook.core.registration import policies as registration
@@ -491,7 +491,7 @@ def policies(installation: Installation) -> Verdict:
         return "fail", text, "kubectl apply --server-side -f manifests/base/crds"
     stored = installation.tenants[-1].of("TenantPolicy")
     tenancy, problems = installation.tenants[-1].tenancy(installation.rulebook)
-    ties = membership.ties(tenancy, installation.rulebook.cluster.system_namespaces)
+    ties = in_force.ties(tenancy, installation.rulebook.cluster.system_namespaces)
     wrong = {name: f"it conflicts with {', '.join(sorted(tie.others))}" for name, tie in ties.items()}
     wrong |= {problem.tenant: problem.message for problem in problems}
     left = several(membership.unselected(replace(installation.rulebook, tenancy=tenancy)), ", ")
@@ -500,7 +500,7 @@ def policies(installation: Installation) -> Verdict:
         wrong[gets["default"]] = f"it is not there, so namespaces without a policy get no GPU: {left}"
     for policy in stored:
         for condition in fields.objects(fields.at(policy, "status", "conditions")):
-            if (condition.get("type"), condition.get("status")) in membership.NOT_IN_FORCE:
+            if (condition.get("type"), condition.get("status")) in in_force.NOT_IN_FORCE:
                 text = f"{condition['type']}={condition['status']}: {condition.get('message', '')}"
                 wrong[str(policy["metadata"]["name"])] = text
     if wrong:

@@ -18,7 +18,7 @@ from webhook.core.backends import cards
 from webhook.core.decision import UNTOUCHED, Decision, denied
 from webhook.core.forms.document import nearest
 from webhook.core.kube.quantity import Fraction, duration, shown
-from webhook.core.policy import device_access, membership
+from webhook.core.policy import device_access, in_force
 from webhook.core.policy.limits import RESPECTS
 from webhook.core.policy.membership import ACCOUNT, Membership, member, selects, undecided
 from webhook.core.quota import tally
@@ -76,7 +76,7 @@ def warn(
         if isinstance(policy, Exemption):
             warnings += _told(policy, advice_on_exemption(policy, replace(rulebook, tenancy=before), request.at))
         elif any(other.name == name and other.rule != policy.rule for other in before.policies):
-            warnings.append(f"{policy.rule}: {membership.TAKEN.message}")
+            warnings.append(f"{policy.rule}: {in_force.TAKEN.message}")
         else:
             after = replace(rulebook, tenancy=replace(before, policies=[*others, policy]))
             warnings += _told(policy, losses(name, before, after))

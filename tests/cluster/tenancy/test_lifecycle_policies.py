@@ -13,7 +13,7 @@ from tests.cluster.tenancy import world
 from tests.cluster.tenancy.town import Town, create, delete_all, gpu_pod, refusal, told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import ROOT, point, register, unregister
-from webhook.core.policy.membership import STRICT
+from webhook.core.policy.in_force import STRICT
 
 pytestmark = pytest.mark.cluster
 

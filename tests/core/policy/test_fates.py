@@ -15,7 +15,7 @@ from tests.core.policy import tenants
 from tests.core.policy.tenants import DAY, NOW, Fate, ceiling, exemption, fate, policy, quota, rules, whole
 from tests.fixes import corpus
 from webhook.core.decision import Decision
-from webhook.core.policy import membership, unknown_devices
+from webhook.core.policy import in_force, unknown_devices
 from webhook.core.rules.rulebook import Rulebook, with_only
 from webhook.core.rules.tenant_policy import Defaults, Kinds, Namespaces, TenantPolicy
 from webhook.core.validate import validate
@@ -319,8 +319,8 @@ def test_a_policys_first_quota_says_what_it_refuses_beside() -> None:
 
     assert unknown_devices.refused_by_default(rules.tenancy, rules.cluster) == ["a"]
     assert unknown_devices.refused_by_default(rules.tenancy, denying.cluster) == []
-    [accepted, _] = membership.conditions_of([], None, strict=True)
-    assert accepted == membership.VALID._replace(
+    [accepted, _] = in_force.conditions_of([], None, strict=True)
+    assert accepted == in_force.VALID._replace(
         message="it is in force as it stands; its quota cannot count devices that no rule knows, so pods with one "
         "are refused; list what is no GPU under otherDevices of the Cluster document, or say unknownDevices: warn"
     )

@@ -1,6 +1,6 @@
 from webhook.core.forms.labels import Expression
-from webhook.core.policy import membership
-from webhook.core.policy.membership import ALONE, TAKEN, VALID, Condition, Tie
+from webhook.core.policy import in_force, membership
+from webhook.core.policy.in_force import ALONE, TAKEN, VALID, Condition, Tie
 from webhook.core.rules.tenant_policy import Namespaces, Tenancy, TenantPolicy
 
 NOW = "2026-11-21T22:00:00Z"
@@ -12,11 +12,11 @@ def policy(name: str, *namespaces: str, priority: int = 0) -> TenantPolicy:
 
 
 def test_a_policy_that_is_in_nobodys_way_is_accepted_and_not_ambiguous() -> None:
-    assert membership.conditions_of([], None) == [VALID, ALONE]
+    assert in_force.conditions_of([], None) == [VALID, ALONE]
 
 
 def test_all_that_is_wrong_with_a_policy_is_said_at_once() -> None:
-    [accepted, _] = membership.conditions_of(["spec.a: no", "spec.b: no"], None)
+    [accepted, _] = in_force.conditions_of(["spec.a: no", "spec.b: no"], None)
 
     assert accepted == Condition(
         "Accepted",
@@ -28,7 +28,7 @@ def test_all_that_is_wrong_with_a_policy_is_said_at_once() -> None:
 
 
 def test_a_policy_whose_name_the_rule_files_have_is_not_accepted() -> None:
-    assert membership.conditions_of(["spec.a: no"], None, taken=True) == [TAKEN, ALONE]
+    assert in_force.conditions_of(["spec.a: no"], None, taken=True) == [TAKEN, ALONE]
 
 
 def test_policies_of_one_priority_are_tied_by_the_namespaces_that_they_share() -> None:
@@ -37,7 +37,7 @@ def test_policies_of_one_priority_are_tied_by_the_namespaces_that_they_share() -
         policies=[*policies, policy("d", "kube-system")], labels={"x-1": {}, "x-2": {}, "kube-system": {}}
     )
 
-    found = membership.ties(tenancy, {"kube-system"})
+    found = in_force.ties(tenancy, {"kube-system"})
 
     assert found == {"a": Tie(["x-1"], {"b"}), "b": Tie(["x-1"], {"a"})}
 
@@ -54,7 +54,7 @@ def test_beside_a_default_policy_labels_decide_whatever_the_priorities() -> None
 
 
 def test_a_tie_names_five_namespaces_and_says_how_many_more_there_are() -> None:
-    [_, ambiguous] = membership.conditions_of([], Tie([f"n{number}" for number in range(7)], {"b", "c"}))
+    [_, ambiguous] = in_force.conditions_of([], Tie([f"n{number}" for number in range(7)], {"b", "c"}))
 
     assert ambiguous == Condition(
         "Ambiguous",
@@ -66,17 +66,17 @@ def test_a_tie_names_five_namespaces_and_says_how_many_more_there_are() -> None:
 
 
 def test_a_status_that_says_so_already_is_not_written_again() -> None:
-    written = membership.status([VALID, ALONE], 3, {}, NOW)
+    written = in_force.status([VALID, ALONE], 3, {}, NOW)
 
     assert written is not None
-    assert membership.status([VALID, ALONE], 3, written, LATER) is None
+    assert in_force.status([VALID, ALONE], 3, written, LATER) is None
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:
-    before = membership.status([VALID, ALONE], 3, {}, NOW)
+    before = in_force.status([VALID, ALONE], 3, {}, NOW)
     assert before is not None
 
-    after = membership.status([TAKEN, ALONE], 4, before, LATER)
+    after = in_force.status([TAKEN, ALONE], 4, before, LATER)
 
     assert after == {
         "observedGeneration": 4,
