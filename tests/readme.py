@@ -11,12 +11,12 @@ import yaml
 from tests import conversions, reference, ruletable
 from tests.cli.program import run
 from webhook.cli.__main__ import COMMANDS
+from webhook.cli.schema import SHARED
 from webhook.cli.test import CASE
 from webhook.core.rules.backend import BACKEND
 from webhook.core.rules.catalog import DEVICE_CATALOG
 from webhook.core.rules.claims import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, PROTECTION
-from webhook.core.rules.load import SHARED
 from webhook.core.rules.objects import FACTOR_KEYS, WORKLOAD
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY
 from webhook.core.violations import CODES

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from webhook.cli.schema import MEANINGS, SHARED
 from webhook.core.forms.forms import Schema
-from webhook.core.rules.load import MEANINGS, SHARED
 from webhook.core.rules.verbs import UNITS
 
 

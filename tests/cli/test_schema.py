@@ -9,9 +9,9 @@ from jsonschema import Draft202012Validator
 from tests import builders, readme, tables
 from tests.cases import golden
 from tests.cli.program import run
+from webhook.cli import schema as schemas
 from webhook.core import request
 from webhook.core.forms.document import DocumentError
-from webhook.core.rules import load as schemas
 from webhook.files.documents import parse
 
 SCHEMA = builders.RULES / "schemas" / "rules.json"

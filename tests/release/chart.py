@@ -22,8 +22,8 @@ from tests import builders
 from tests.cluster.binaries import ROOT
 from tests.release import kustomized
 from tests.release.kustomized import COMPONENTS, Object
+from webhook.cli import schema
 from webhook.core.review import TIMEOUT_SECONDS
-from webhook.core.rules import load
 
 BY_HAND = kustomized.MANIFESTS / "chart"
 CLUSTER = ROOT / "rules" / "cluster.yaml"
@@ -73,10 +73,10 @@ def write(kubectl: Path, folder: Path) -> None:
     values = f"{(BY_HAND / 'values.yaml').read_text()}cluster:\n{spec}"
     (folder / "values.yaml").write_text(values)
     (folder / "README.md").write_text(_readme(values))
-    schema = json.loads((BY_HAND / "values.schema.json").read_text())
-    described = load.schema("Cluster")["properties"]["spec"]
-    schema["properties"]["cluster"] = {**described, "allOf": [schema["properties"]["cluster"]]}
-    (folder / "values.schema.json").write_text(json.dumps(schema))
+    values = json.loads((BY_HAND / "values.schema.json").read_text())
+    described = schema.schema("Cluster")["properties"]["spec"]
+    values["properties"]["cluster"] = {**described, "allOf": [values["properties"]["cluster"]]}
+    (folder / "values.schema.json").write_text(json.dumps(values))
     shipped = builders.documents("\n---\n".join(builders.shipped_files().values()))
     backends = sorted(document["metadata"]["name"] for document in shipped if document["kind"] == "Backend")
     (folder / "files").mkdir()

@@ -11,14 +11,13 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.laws import SOAK
+from webhook.cli.schema import MEANINGS, schema
 from webhook.core.forms.document import DocumentError, Node
 from webhook.core.rules import load
-from webhook.core.rules import load as schemas
-from webhook.core.rules.load import MEANINGS
 from webhook.core.rules.verbs import VERBS
 from webhook.files.documents import parse
 
-SCHEMA = schemas.schema()
+SCHEMA = schema()
 EDITOR = Draft202012Validator(SCHEMA)
 EVERYTHING = sorted(Path(__file__).with_name("everything").glob("*.yaml"))
 """Rules with every section and every word there is; `backend.yaml`, one that extends it, a cluster, a catalogue."""

@@ -2,15 +2,13 @@
 
 A back end that extends another takes over everything it does not say itself: mappings are merged, lists and scalars
 replaced, an empty value (`key:`) deletes. Examples are not inherited: they belong to the rule that shows them.
-What editors are told of both stands at the end.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from webhook.core.forms.document import DocumentError, Location, Node, Parameters, Problem, kind, nearest
-from webhook.core.forms.forms import Schema, reference
 
 _PARAMETER = re.compile(r"\$\(([A-Za-z][A-Za-z0-9]*)\)")
 
@@ -127,75 +125,3 @@ def substituted(node: Node, parameters: Parameters, path: str = "spec") -> Node:
             alone = _PARAMETER.fullmatch(node.value)
             return Node(value(alone[1], node.at) if alone else replaced(node.value, node.at), node.at)
     return node
-
-
-# What extending back ends and parameters allow beside the form of a value, as JSON Schema
-
-_HOLE: Final = r"\$\([A-Za-z][A-Za-z0-9]*\)"
-PARAMETER: Final[Schema] = {"type": "string", "pattern": _HOLE}
-"""What stands under `parameter` in `$defs`."""
-
-_TYPES: Final = {"object": "a mapping", "array": "a list", "integer": "a whole number", "boolean": "true or false"}
-_SHOWN: Final = ("description", "examples")
-
-
-def inheriting(spec: Schema) -> Schema:
-    """The spec of a back end that extends another: nothing has to be there but examples, and empty deletes."""
-    kept = {key: spec["properties"][key] for key in ("examples", "extends")}
-    erasable = _erasable(spec)
-    return {**erasable, "properties": {**erasable["properties"], **kept}, "required": [*kept]}
-
-
-def _erasable(schema: Schema) -> Schema:
-    def or_nothing(child: Schema) -> Schema:
-        child = _erasable(child)
-        if "type" in child and "enum" not in child:
-            types = child["type"] if isinstance(child["type"], list) else [child["type"]]
-            return {**child, "type": [*dict.fromkeys([*types, "null"])]}
-        return _or(child, {"type": "null"}) if child.keys() - {*_SHOWN} else child
-
-    if "properties" not in schema and not isinstance(schema.get("additionalProperties"), dict):
-        return schema
-    return _with_values({key: value for key, value in schema.items() if key != "required"}, or_nothing)
-
-
-def parametrised(schema: Schema) -> Schema:
-    """The schema with `$(parameter)` in the place of any value, in any text, and in any key."""
-    inner = _inside(schema)
-    types = inner.get("type", [])
-    if "anyOf" in inner or "enum" in inner:
-        return _or(inner, reference("parameter"))
-    if "string" in types:
-        return inner if re.search(inner.get("pattern", ""), "$(name)") else _or(inner, reference("parameter"))
-    if "$ref" in inner or not types:
-        return inner
-    both = [types] if isinstance(types, str) else types
-    mistake = f"has to be {_TYPES[both[0]]}, or $(parameter)"
-    return {**inner, "type": [*both, "string"], "pattern": f"^{_HOLE}$", "patternErrorMessage": mistake}
-
-
-def _inside(schema: Schema) -> Schema:
-    """The schema with parameters allowed in everything that its values hold."""
-    inner = _with_values(schema, parametrised)
-    inner |= {key: parametrised(schema[key]) for key in ("items", "propertyNames") if key in schema}
-    if "anyOf" in schema:
-        inner["anyOf"] = [_inside(form) for form in schema["anyOf"]]
-    if "properties" in schema:
-        inner["patternProperties"] = {_HOLE: {}}
-    return inner
-
-
-def _with_values(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    inner = dict(schema)
-    if "properties" in schema:
-        inner["properties"] = {key: change(child) for key, child in schema["properties"].items()}
-    if isinstance(schema.get("additionalProperties"), dict):
-        inner["additionalProperties"] = change(schema["additionalProperties"])
-    return inner
-
-
-def _or(schema: Schema, other: Schema) -> Schema:
-    if "anyOf" in schema:
-        return {**schema, "anyOf": [*schema["anyOf"], other]}
-    own = {key: value for key, value in schema.items() if key not in _SHOWN}
-    return {**{key: schema[key] for key in schema if key in _SHOWN}, "anyOf": [own, other]}

@@ -1,7 +1,5 @@
-"""All documents together: their JSON Schema for editors, their heads and names, and the references between them."""
+"""All documents together: their heads and names, and the references between them."""
 
-import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
@@ -19,10 +17,8 @@ from webhook.core.forms.document import (
     nearest,
     of_json,
 )
-from webhook.core.forms.inheritance import PARAMETER, inheriting, parametrised
-from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN, is_subdomain
-from webhook.core.rules import modes, verbs
-from webhook.core.rules.backend import BACKEND, EXAMPLE, TOLERATION, Backend
+from webhook.core.forms.labels import MAX_NAME, is_subdomain
+from webhook.core.rules.backend import BACKEND, Backend
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card, Cards, DeviceCatalog, Known, Profile
 from webhook.core.rules.claims import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected
@@ -30,115 +26,18 @@ from webhook.core.rules.modes import Mode, Output
 from webhook.core.rules.objects import BUILT_IN, WORKLOAD, Kinds, Workload
 from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
-from webhook.core.rules.verbs import UNITS, VERBS, Amount, Slot
+from webhook.core.rules.verbs import Amount, Slot
 
-# Every kind of document, and the JSON Schema of them that `gpu-webhook schema` prints for editors
+# Every kind of document
 
-WIDTH: Final = 120
-DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
-
-
-class Kind(NamedTuple):
-    """A kind of document: what it is for, the schema of its spec, and whether it is an object in a cluster, too."""
-
-    meaning: str
-    spec: forms.Schema
-    is_object: bool = False
+KINDS: Final = (
+    "Backend", "ClaimSource", "Cluster", "DeviceCatalog", "Exemption", "Protection", "TenantPolicy", "Workload",
+)  # fmt: skip
+POLICY_KINDS: Final = {"tenantpolicies": "TenantPolicy", "exemptions": "Exemption"}
+"""Our own kinds of objects in a cluster that people write, by their resources."""
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "Backend": Kind(
-        "One way a vendor exposes GPUs: what a request becomes, and what else a pod needs.",
-        {
-            "if": {"required": ["extends"]},
-            "then": forms.reference("extendingBackend"),
-            "else": forms.reference("backend"),
-        },
-    ),
-    "ClaimSource": Kind(
-        "Objects that pods name instead of asking themselves, and what stands in them.",
-        forms.reference("claimSource"),
-    ),
-    "Cluster": Kind(
-        "Which back ends this cluster has, in what order, and the defaults. There is exactly one.", CLUSTER.schema
-    ),
-    "DeviceCatalog": Kind("Card models of one vendor: names, memory, compute, partitions.", DEVICE_CATALOG.schema),
-    "Exemption": Kind(
-        "Who is spared some rules of policies, until when, and who answers for it.", EXEMPTION.schema, is_object=True
-    ),
-    "Protection": Kind(
-        "What of a pod gives devices that it does not ask for, or lifts a limit on those that it has.",
-        PROTECTION.schema,
-    ),
-    "TenantPolicy": Kind(
-        "What one tenant may ask of GPUs, and how much it may hold. Its name is the tenant's.",
-        TENANT_POLICY.schema,
-        is_object=True,
-    ),
-    "Workload": Kind(
-        "Where objects of a kind keep the templates of their pods, and how many pods each makes.", WORKLOAD.schema
-    ),
-}
-
-
-MEANINGS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "count": ("How many devices.", {}, {"absent": 1}),
-    "memory": ("Memory of a device, or of its partition.", {"unit": "MiB", "round": "up"}),
-    "cores": (
-        "Compute of a device.",
-        {"unit": "percent", "round": "up", "step": 5, "min": 5, "max": 100, "absent": "none"},
-    ),
-    "share": ("The part of a device that has the memory and the compute asked for.", {"parts": 16}),
-    "model": ("The catalogue's name of each model asked for.",),
-    "product": ("The product names of the models asked for.", {"form": "label"}),
-    "lookalikes": ("Other models whose product names contain a name of the one asked for.",),
-    "profile": ("The hardware partition asked for.",),
-    "placement": ("`binpack`, `spread` or `topology`, if asked for.", {"values": {"topology": "topology-aware"}}),
-    "container": ("The container's name.",),
-}
-"""What each verb computes, and examples of its options."""
-
-
-def _any_verb(options: Mapping[str, forms.Schema], **keywords: Any) -> forms.Schema:
-    """A mapping with any of these verbs, and their options."""
-    of_verbs = {
-        verb: forms.described(MEANINGS[verb][0], schema, *MEANINGS[verb][1:]) for verb, schema in options.items()
-    }
-    return {"type": "object", "properties": of_verbs, **keywords}
-
-
-def _one_verb(words: str) -> forms.Schema:
-    """A mapping with one verb, the options of whose text stand under `words` in `$defs`."""
-    options = {verb: forms.reference(f"{verb}Options" if verb in UNITS else words) for verb in VERBS}
-    return _any_verb(options, additionalProperties=False, minProperties=1, maxProperties=1)
-
-
-# Node labels hold no spaces, so product names stand there as labels have them.
-_OF_NODES: Final = {**verbs.WORD_OPTIONS, "form": forms.optional(forms.word(("label",)), verbs.FORM, default="label")}
-_UNITS: Final = forms.word(UNITS).schema
-_LIMITS: Final = _any_verb({verb: verbs.number(verb, {}).schema for verb in UNITS})
-SHARED: Final[Mapping[str, forms.Schema]] = {
-    "mode": modes.MODE.schema,
-    "example": EXAMPLE.schema,
-    "toleration": TOLERATION.schema,
-    **{f"{verb}Options": verbs.READERS[verb].schema for verb in UNITS},
-    "wordOptions": verbs.text("model").schema,
-    "nodeLabelOptions": verbs.text("model", _OF_NODES).schema,
-    "verb": _one_verb("wordOptions"),
-    "nodeLabelVerb": _one_verb("nodeLabelOptions"),
-    # Other verbs are excluded outside of the alternatives: an editor then says of a slip that it is no verb, and not
-    # that a number was expected.
-    "limit": {
-        "anyOf": [forms.whole().schema, _UNITS, _LIMITS],
-        "propertyNames": _UNITS,
-        "minProperties": 1,
-        "maxProperties": 1,
-    },
-}
-"""What a back end has often, by the name of its schema."""
-
-
-def _document(kind: forms.Shape[str], meaning: str, spec: forms.Schema, name: forms.Schema) -> forms.Form[Any]:
+def document(kind: forms.Shape[str], meaning: str, spec: forms.Schema, name: forms.Schema) -> forms.Form[Any]:
     """The form of a document, whose spec is read by another one."""
     metadata = {
         "name": forms.required(
@@ -156,56 +55,7 @@ def _document(kind: forms.Shape[str], meaning: str, spec: forms.Schema, name: fo
     return forms.mapping(keys)
 
 
-_REFERENCE: Final = re.compile(r'"\$ref": "#/\$defs/(\w+)"')
-_HEAD: Final = _document(forms.word(KINDS), "Which kind of rule this is.", {}, {})
-
-
-def schema(kind: str | None = None) -> forms.Schema:
-    """The schema of documents of one kind, or of any document by its `kind`."""
-    object_name = forms.FILLED.schema | {"pattern": f"^{SUBDOMAIN}$", "maxLength": MAX_NAME}
-    documents: dict[str, forms.Schema] = {}
-    for name, (meaning, spec, is_object) in KINDS.items():
-        document = _document(forms.word((name,)), meaning, spec, object_name if is_object else forms.FILLED.schema)
-        documents[name] = forms.described(meaning, document.schema)
-    whole: forms.Schema = {"$schema": DRAFT}
-    if kind is not None:
-        whole |= {"title": kind, **documents[kind]}
-    else:
-        heads = {key: _HEAD.schema["properties"][key] for key in ("apiVersion", "kind")}
-        whole |= {
-            "title": "Rules of gpu-webhook",
-            "type": "object",
-            "properties": {**heads, "metadata": {}, "spec": {}},
-            "required": _HEAD.schema["required"],
-            "allOf": [
-                {"if": {"required": ["kind"], "properties": {"kind": {"const": name}}}, "then": document}
-                for name, document in documents.items()
-            ],
-        }
-
-    # The parts that it refers to, and those that these refer to.
-    backend = {"backend": BACKEND.schema, "extendingBackend": inheriting(BACKEND.schema)}
-    shared = {**SHARED, **backend, "claimSource": CLAIM_SOURCE.schema}
-    parts = {name: parametrised(part) for name, part in shared.items()} | {"parameter": PARAMETER}
-    schemas: dict[str, forms.Schema] = {}
-    missing = {*_REFERENCE.findall(json.dumps(whole))}
-    while missing:
-        schemas |= {name: parts[name] for name in missing}
-        missing = {*_REFERENCE.findall(json.dumps(schemas))} - schemas.keys()
-    return {**whole, "$defs": {name: schemas[name] for name in parts if name in schemas}} if schemas else whole
-
-
-def schema_text(value: Any, indent: str = "") -> str:
-    """A schema as JSON, whatever fits on one line."""
-    flat = json.dumps(value, ensure_ascii=False)
-    if len(indent) + len(flat) < WIDTH or not isinstance(value, dict | list):
-        return flat
-    inner = f"{indent}  "
-    if isinstance(value, list):
-        return "[\n" + ",\n".join(f"{inner}{schema_text(entry, inner)}" for entry in value) + f"\n{indent}]"
-    entries = (f"{inner}{json.dumps(key)}: {schema_text(entry, inner)}" for key, entry in value.items())
-    return "{\n" + ",\n".join(entries) + f"\n{indent}}}"
-
+HEAD: Final = document(forms.word(KINDS), "Which kind of rule this is.", {}, {})
 
 # A back end beside the catalogues: its cards, and its modes with what they inherit, some of them many times over
 
@@ -443,12 +293,12 @@ def _by_kind(documents: Iterable[Node], problems: list[Problem]) -> dict[str, di
     specs: dict[str, dict[str, Node]] = {kind: {} for kind in KINDS}
     named: dict[tuple[str, str], Location] = {}
     for document in documents:
-        head = _HEAD.read(document, forms.Scope(problems))
+        head = HEAD.read(document, forms.Scope(problems))
         kind, name = head["kind"], head.get("metadata", {}).get("name")
         if not head["apiVersion"] or not kind or not name:
             continue
         at = document.value["metadata"].value["name"].at
-        if (KINDS[kind].is_object or kind == "Backend") and not is_subdomain(name, MAX_NAME):
+        if kind in {"Backend", *POLICY_KINDS.values()} and not is_subdomain(name, MAX_NAME):
             hint = f"write a-z, 0-9 and -, at most {MAX_NAME} characters, as vision-team"
             problems.append(Problem(at, "metadata.name", f'"{name}" is no name of an object; {hint}'))
         first = named.setdefault((kind, name), at)
@@ -509,9 +359,6 @@ def _resolved(name: str, own: Node, whole: Node, set_here: Parameters) -> tuple[
 
 
 # Policies and exemptions as they are read from a cluster: objects, each of which may be broken by itself
-
-POLICY_KINDS: Final = {"tenantpolicies": "TenantPolicy", "exemptions": "Exemption"}
-"""Our own kinds of objects that people write, by their resources."""
 
 
 @dataclass(frozen=True, slots=True)
