@@ -28,7 +28,7 @@ from webhook.core.policy.membership import member
 from webhook.core.request import PREFIX
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.cluster import ProtectedNames
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, kept
 from webhook.core.violations import Refusal, Violation
 
 # The budget: how many of everything a pod may have if it asks for a GPU.
@@ -95,11 +95,9 @@ class AllowList:
     protected: Mapping[str, ProtectedNames]
 
 
+@kept
 def allow_list(rulebook: Rulebook) -> AllowList:
-    """What a rulebook and its policies read of a pod; made once for each rulebook."""
-    made: AllowList | None = rulebook.cache.get(AllowList)
-    if made is not None:
-        return made
+    """What a rulebook and its policies read of a pod."""
     modes = [mode for backend in rulebook.backends.values() for mode in backend.modes]
     outputs = [mode.outputs for mode in modes] + [backend.inject.outputs for backend in rulebook.backends.values()]
     companions = [mode.companions for mode in modes if mode.companions is not None]
@@ -132,7 +130,7 @@ def allow_list(rulebook: Rulebook) -> AllowList:
         *sorted({slot.head for slot in rulebook.per_container}),
     )
     env = frozenset(protected["env"].exact).union(*(mode.outputs.env for mode in modes))
-    made = rulebook.cache[AllowList] = AllowList(
+    return AllowList(
         labels=Keys(labels, (*BEGINNINGS, *protected["labels"].beginnings), PREFIX),
         annotations=Keys(annotations, prefixes, PREFIX),
         resources=Keys(RESOURCES.union(rulebook.resources), BEGINNINGS, "/"),
@@ -142,7 +140,6 @@ def allow_list(rulebook: Rulebook) -> AllowList:
         ),
         protected=protected,
     )
-    return made
 
 
 # The projection of a request: both of its pods, pruned.

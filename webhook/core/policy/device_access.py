@@ -16,7 +16,7 @@ from webhook.core.kube.quantity import shown, text_of
 from webhook.core.policy.membership import member
 from webhook.core.policy.usage import Holding
 from webhook.core.rules.cluster import SECTIONS, Access, Cluster, Protected, ProtectedNames, protected_names
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, kept
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.rules.verbs import METADATA
 from webhook.core.violations import Breach, Refusal, Violation
@@ -60,14 +60,12 @@ def served(held: Iterable[Holding]) -> Served:
 _NOTHING: Final = {section: ProtectedNames({}) for section in SECTIONS}
 
 
+@kept
 def protected_by_section(rulebook: Rulebook) -> Mapping[str, ProtectedNames]:
-    """The protected names, if any policy or the Cluster document may mind them; made once for each rulebook."""
-    names: Mapping[str, ProtectedNames] | None = rulebook.cache.get(ProtectedNames)
-    if names is None:
-        nobody = rulebook.tenancy.silent and rulebook.cluster.device_access is None
-        every = protected_names(rulebook.protections, rulebook.tenancy.handlers)
-        names = rulebook.cache[ProtectedNames] = _NOTHING if nobody else every
-    return names
+    """The protected names, if any policy or the Cluster document may mind them."""
+    if rulebook.tenancy.silent and rulebook.cluster.device_access is None:
+        return _NOTHING
+    return protected_names(rulebook.protections, rulebook.tenancy.handlers)
 
 
 def action(policy: TenantPolicy | None, cluster: Cluster) -> Access | None:

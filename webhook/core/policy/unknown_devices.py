@@ -20,7 +20,7 @@ from webhook.core.kube.quantity import shown
 from webhook.core.plan.plan import DEFAULT_SCHEDULER
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.cluster import Cluster
-from webhook.core.rules.rulebook import Resource, Rulebook
+from webhook.core.rules.rulebook import Resource, Rulebook, kept
 from webhook.core.rules.tenant_policy import Tenancy, TenantPolicy
 from webhook.core.rules.verbs import CONTAINER, METADATA, Slot, SlotKind
 from webhook.core.violations import LATER_FIX, Action, Violation
@@ -128,11 +128,8 @@ def is_another(name: str, rulebook: Rulebook) -> bool:
     return any(parts <= words and glob.match(name) for glob, words in names.others)
 
 
+@kept
 def _names(rulebook: Rulebook) -> _Names:
-    names: _Names | None = rulebook.cache.get(_Names)
-    if names is not None:
-        return names
-
     def pattern(globs: Iterable[str]) -> re.Pattern[str]:
         return re.compile("|".join(map(translate, globs)) or "(?!)")
 
@@ -140,14 +137,13 @@ def _names(rulebook: Rulebook) -> _Names:
     whole = {glob.removesuffix("/*") for glob in rulebook.uncounted if glob.endswith("/*")}
     globs = {glob for backend in rulebook.backends.values() for glob in backend.other_devices}
     globs.update(*(protection.resources for protection in rulebook.protections))
-    names = rulebook.cache[_Names] = _Names(
+    return _Names(
         domains=frozenset(domains | {domain for domain in whole if not _WILD.search(domain)}),
         listed=pattern(rulebook.uncounted),
         parts=frozenset(max(_WILD.split(glob), key=len) for glob in rulebook.uncounted),
         others=[(pattern([glob]), _words(glob)) for glob in globs],
         sites=pattern(rulebook.cluster.other_devices),
     )
-    return names
 
 
 def action(policy: TenantPolicy | None, cluster: Cluster) -> Action:
@@ -218,15 +214,7 @@ def _scheduler(backend: Backend) -> str | None:
 
 def _asking(kind: SlotKind, present: Mapping[str, Any], rulebook: Rulebook) -> Iterator[tuple[str, Resource]]:
     """The keys that ask by themselves and that nothing reads, in order, each with the number of the rule."""
-    cached: tuple[dict[str, Resource], tuple[str, ...]] | None = rulebook.cache.get((_asking, kind))
-    if cached is None:
-        slots = rulebook.all_slots[kind].items()
-        numbers = {key: slot for key, slot in slots if slot.alone and key not in rulebook.slots[kind]}
-        names = (number.name for number in numbers.values())
-        heads = tuple({name.head for name in names if isinstance(name, Slot) and name.per_container})
-        cached = rulebook.cache[_asking, kind] = numbers, heads
-    # `heads` are how the keys begin that name a container: one search tells that there is none.
-    numbers, heads = cached
+    numbers, heads = _unheard(rulebook)[kind]
     text = "\n".join(present) if heads else ""
     if numbers.keys().isdisjoint(present) and not any(head in text for head in heads):
         return
@@ -234,3 +222,17 @@ def _asking(kind: SlotKind, present: Mapping[str, Any], rulebook: Rulebook) -> I
         number = numbers.get(rulebook.as_ruled(key))
         if number is not None:
             yield key, number
+
+
+@kept
+def _unheard(rulebook: Rulebook) -> Mapping[SlotKind, tuple[Mapping[str, Resource], Sequence[str]]]:
+    """The numbers that ask by themselves and that no enabled back end reads, by key, for labels and annotations.
+
+    Beside them is how the keys begin that name a container: one search tells that there is none.
+    """
+    by_kind: dict[SlotKind, tuple[Mapping[str, Resource], Sequence[str]]] = {}
+    for kind, slots in rulebook.all_slots.items():
+        numbers = {key: slot for key, slot in slots.items() if slot.alone and key not in rulebook.slots[kind]}
+        names = (number.name for number in numbers.values())
+        by_kind[kind] = numbers, [*{name.head for name in names if isinstance(name, Slot) and name.per_container}]
+    return by_kind

@@ -25,7 +25,7 @@ from webhook.core.request import KEYS, is_plain_key
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.modes import Constant
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, kept
 from webhook.core.rules.tenant_policy import TenantPolicy
 from webhook.core.rules.verbs import METADATA, Slot, SlotKind
 from webhook.core.violations import LATER_FIX, Violation
@@ -190,8 +190,9 @@ def reserved(rulebook: Rulebook) -> set[str]:
     return {glob for _, glob in _index(rulebook)["reserved"]}
 
 
+@kept
 def _index(rulebook: Rulebook) -> Mapping[str, Mapping[tuple[SlotKind, str], list[Backend]]]:
-    """The back ends by what they do with a label or annotation; made once for each rulebook.
+    """The back ends by what they do with a label or annotation.
 
     asking     the enabled ones to which it tells a part of the request, as the card; a constant tells none
     injecting  the enabled ones whose rules write it
@@ -200,11 +201,8 @@ def _index(rulebook: Rulebook) -> Mapping[str, Mapping[tuple[SlotKind, str], lis
     reserved   the enabled ones whose schedulers alone write it, by glob
     reading    all that read it
     """
-    cached: dict[str, dict[tuple[SlotKind, str], list[Backend]]] | None = rulebook.cache.get(_index)
-    if cached is not None:
-        return cached
     roles = ("asking", "injecting", "writing", "enforcing", "reserved", "reading")
-    index = rulebook.cache[_index] = {role: {} for role in roles}
+    index: dict[str, dict[tuple[SlotKind, str], list[Backend]]] = {role: {} for role in roles}
 
     def enter(role: str, kind: SlotKind, key: str, backend: Backend) -> None:
         backends = index[role].setdefault((kind, key), [])

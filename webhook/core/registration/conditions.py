@@ -164,7 +164,15 @@ Condition = dict[str, str]
 
 def by_webhook(rulebook: Rulebook) -> Mapping[str, list[Condition]]:
     """The conditions of each webhook, by the first word of its name."""
-    asks, names_devices, mounts = asking(rulebook), naming(rulebook), _mounting(rulebook)
+    asks, names_devices = asking(rulebook), naming(rulebook)
+    # Whether a mount may be at a protected path, in any spelling.
+    paths = protected_names(rulebook.protections)["mount_paths"].every
+    guarded = "|".join(re.escape(path.removesuffix(ANY)) for path in sorted(paths)) or "$."
+    mounts = f"""\
+{_CONTAINERS}.exists(holders, holders.exists(holder,
+  [holder.?volumeMounts.orValue([])].exists(mounts, mounts.size() > {FEW} || mounts.exists(mount,
+    mount.mountPath.size() > {LETTERS} ||
+    mount.mountPath.matches({literal(f"^([^/]|{guarded})|{_ODD}")})))))"""
     # A workload, or its template of jobs, may itself be labelled or annotated with what was meant for its pods.
     labelled = f"{_LABELLED}\n{indented(_has_key([WORD], []))})"
     of_templates = {"made-by-a-person": BY_A_PERSON, "changes-the-spec-or-labels": f"{NEW_SPEC} ||\n{_NEW_LABELS}"}
@@ -254,17 +262,6 @@ def _names_devices(names: ProtectedNames) -> str:
   variable.name.size() > {longest} || variable.name.matches({literal(f"^({heads})")})) &&
 !(variable.?value.orValue('').size() <= {LETTERS} && variable.name + '=' + variable.?value.orValue('') in
 {indented(list_literal(values))})"""
-
-
-def _mounting(rulebook: Rulebook) -> str:
-    """Whether a mount of `pod` may be at a protected path, in any spelling."""
-    paths = protected_names(rulebook.protections)["mount_paths"].every
-    guarded = "|".join(re.escape(path.removesuffix(ANY)) for path in sorted(paths)) or "$."
-    return f"""\
-{_CONTAINERS}.exists(holders, holders.exists(holder,
-  [holder.?volumeMounts.orValue([])].exists(mounts, mounts.size() > {FEW} || mounts.exists(mount,
-    mount.mountPath.size() > {LETTERS} ||
-    mount.mountPath.matches({literal(f"^([^/]|{guarded})|{_ODD}")})))))"""
 
 
 _ODD: Final = r"//|/\."

@@ -1,7 +1,7 @@
 """All documents together: their heads and names, and the references between them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from math import ceil
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -361,8 +361,7 @@ def _resolved(name: str, own: Node, whole: Node, set_here: Parameters) -> tuple[
 # Policies and exemptions as they are read from a cluster: objects, each of which may be broken by itself
 
 
-@dataclass(frozen=True, slots=True)
-class Broken(Generic[T]):
+class Broken(NamedTuple, Generic[T]):
     """An object that cannot be used, and what stands in for it: for a policy one that denies all devices.
 
     The stand-in selects the same namespaces with the same priority, as far as these can be read, so that
@@ -373,44 +372,35 @@ class Broken(Generic[T]):
     instead: T | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FromCluster(Generic[T]):
+class FromCluster(NamedTuple, Generic[T]):
     """What objects say, by name: those that can be used, and those that cannot."""
 
-    read: Mapping[str, T] = field(default_factory=dict)
-    broken: Mapping[str, Broken[T]] = field(default_factory=dict)
+    read: dict[str, T]
+    broken: dict[str, Broken[T]]
 
 
 def policies_from(objects: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> FromCluster[TenantPolicy]:
     """Decoded TenantPolicy objects; of each, only its name and spec are looked at."""
-    context = Known(
-        backends=rulebook.backends.keys(),
-        enabled=rulebook.cluster.backends,
-        devices=rulebook.devices,
-        asking=asking(rulebook.backends.values()),
-    )
-    return _from_cluster(objects, "TenantPolicy", TENANT_POLICY, context)
+    return _from_cluster("TenantPolicy", TENANT_POLICY, objects, rulebook)
 
 
-def exemptions_from(objects: Iterable[Mapping[str, Any]], _: Rulebook) -> FromCluster[Exemption]:
-    """Decoded Exemption objects; they name nothing that rules define, and are asked for like policies."""
-    return _from_cluster(objects, "Exemption", EXEMPTION)
+def exemptions_from(objects: Iterable[Mapping[str, Any]], rulebook: Rulebook) -> FromCluster[Exemption]:
+    """Decoded Exemption objects, as `policies_from`."""
+    return _from_cluster("Exemption", EXEMPTION, objects, rulebook)
 
 
 def _from_cluster(
-    objects: Iterable[Mapping[str, Any]],
-    kind: str,
-    form: forms.Form[T],
-    context: Known | None = None,
+    kind: str, form: forms.Form[T], objects: Iterable[Mapping[str, Any]], rulebook: Rulebook
 ) -> FromCluster[T]:
-    fine: dict[str, T] = {}
-    broken: dict[str, Broken[T]] = {}
+    backends, enabled = rulebook.backends, rulebook.cluster.backends
+    context = Known(backends.keys(), rulebook.devices, enabled, asking=asking(backends.values()))
+    result: FromCluster[T] = FromCluster({}, {})
     for raw in objects:
         name = raw["metadata"]["name"]
         spec = of_json(raw.get("spec") or {}, Location(f"{kind}/{name}", 0))
         value, problems = _read(form, name, spec, context)
         if not problems:
-            fine[name] = value
+            result.read[name] = value
             continue
         instead: Any = None
         if isinstance(value, TenantPolicy):
@@ -418,5 +408,5 @@ def _from_cluster(
             first = min(sorted(problems), key=lambda problem: "unknown key" not in problem.message)
             kept = {key: getattr(value, key) for key in ("name", "rule", "namespaces", "priority")}
             instead = TenantPolicy(**kept, broken=f"{first.path}: {first.message}")
-        broken[name] = Broken(tuple(sorted(set(problems))), instead)
-    return FromCluster(fine, broken)
+        result.broken[name] = Broken(tuple(sorted(set(problems))), instead)
+    return result

@@ -5,9 +5,10 @@ Nothing here is computed per review, and `webhook.core.rules.load` makes all of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from webhook.core.forms.document import closest
 from webhook.core.kube.quantity import Fraction
@@ -20,6 +21,8 @@ from webhook.core.rules.cluster import Cluster, Protection
 from webhook.core.rules.modes import Mode
 from webhook.core.rules.tenant_policy import Tenancy
 from webhook.core.rules.verbs import PERCENT, QUANTITY, Amount, Slot, SlotKind
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,19 @@ class Rulebook:
     def as_ruled(self, key: str) -> str:
         """The key of an annotation as rules have it, with `{container}` for the name of a container."""
         return next((slot.key for slot in self.per_container if slot.container(key) is not None), key)
+
+
+def kept(make: Callable[[Rulebook], T]) -> Callable[[Rulebook], T]:
+    """The same function, whose result for a rulebook is made once and stays in the rulebook's cache."""
+
+    @wraps(make)
+    def recall(rulebook: Rulebook) -> T:
+        if make not in rulebook.cache:
+            rulebook.cache[make] = make(rulebook)
+        made: T = rulebook.cache[make]
+        return made
+
+    return recall
 
 
 def nearest_backend(name: str, rulebook: Rulebook) -> str:
