@@ -6,11 +6,12 @@ Both come from running the rules: the first column of an example that the rule c
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 from tests.edited import edited
 from webhook.core import examples
 from webhook.core.kube import pod
-from webhook.core.plan import plan
+from webhook.core.plan import choose, plan
 from webhook.core.rules.backend import Backend, Example
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.rulebook import Rulebook, Surroundings, with_only
@@ -37,9 +38,10 @@ IMPLIED = {
 
 
 def table(rulebook: Rulebook) -> str:
-    """One row for each back end, in the order of their names."""
+    """One row for each back end, in the order of their names; no fix is tried, which took four fifths of the time."""
     heading = ["| `gpu-backend` | asked | what the pod gets | cannot express |", "| --- | --- | --- | --- |"]
-    return "\n".join([*heading, *(_row(backend, rulebook) for _, backend in sorted(rulebook.backends.items()))])
+    with mock.patch.object(choose.Trials.__init__, "__defaults__", (0,)):
+        return "\n".join([*heading, *(_row(backend, rulebook) for _, backend in sorted(rulebook.backends.items()))])
 
 
 def _row(backend: Backend, rulebook: Rulebook) -> str:
