@@ -1,7 +1,7 @@
 """Attacks on the server: what one client, or a few, can send to take it away from everybody else.
 
 `monsters` has pods that are as large in one dimension as an API server takes them, for every dimension that the
-webhook walks. The benchmark of sizes (`tests.bench.sizes`) and the tests of the budget use them, too.
+webhook walks. The tests of the budget use them, too.
 
 `fuzzing` mutates good inputs by the hundred thousand, and `corpus/` keeps those that ever failed.
 

@@ -1,8 +1,9 @@
-"""`python -m tests.bench`: reviews, pods through a real API server, and a thousand tenants.
+"""`python -m tests.bench`: reviews, pods through a real API server, and a thousand tenants; more of it by name.
 
 Reviews per second, latency, memory and CPU, beside a Go server that only says yes; pods per second with our ledger,
 beside no webhook, a native quota and a no-op; what an ordinary pod costs the API server; and what a thousand tenants
-cost (`ledger`, `ordinary`, `scale`).
+cost (`ledger`, `ordinary`, `scale`). By `--only` also reviews while rules change (`swaps`), and what `gpu-webhook`
+takes for the differences of recorded pods (`changes`).
 """
 
 import argparse
@@ -10,10 +11,10 @@ import os
 import platform
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tests.bench import ledger, ordinary, programs, scale
+from tests.bench import changes, ledger, ordinary, programs, scale, swaps
 from tests.bench.contest import WARMUP, Contestant, Load, start
 from tests.bench.figures import NOOP, OURS, WITH_QUOTA, Figures, Row, medians, table, verdicts
 from tests.bench.reviews import all_measured
@@ -24,14 +25,8 @@ def main() -> int:
     options = arguments()
     say("building the load generators and the no-op server, where they are not built yet")
     built = programs.build()
-    parts = {
-        "reviews": lambda: reviewed(options, built),
-        "pods": lambda: ledger.report(ledger.Sizes(options.rounds), built),
-        "ordinary": lambda: ordinary.report(options.rounds, ordinary.PODS, built),
-        "tenants": lambda: scale.report(options.rounds),
-    }
-    for part in parts if options.only is None else [options.only]:
-        for line in parts[part]():
+    for part in DEFAULT if options.only is None else [options.only]:
+        for line in PARTS[part](options, built):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
         sys.stdout.write("\n")
@@ -54,7 +49,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="how often each server gets each review (5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="how long each time, after a warm-up (3)")
     parser.add_argument("--connections", type=int, default=8, help="how many at once (8)")
-    parser.add_argument("--only", choices=("reviews", "pods", "ordinary", "tenants"), help="one part of it")
+    parser.add_argument("--only", choices=PARTS, help="one part of it, which may be one that is not run else")
+    parser.add_argument("--unlike", action="store_true", help="every pod another, and not copies of one")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 1.0
@@ -91,6 +87,17 @@ def heading(options: argparse.Namespace) -> str:
 def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
+
+Part = Callable[[argparse.Namespace, Mapping[str, Path]], Iterator[str]]
+PARTS: Mapping[str, Part] = {
+    "reviews": reviewed,
+    "pods": lambda options, built: ledger.report(ledger.Sizes(options.rounds), built, unlike=options.unlike),
+    "ordinary": lambda options, built: ordinary.report(options.rounds, ordinary.PODS, built),
+    "tenants": lambda options, built: scale.report(options.rounds, built),
+    "swaps": lambda _, built: swaps.report(built),
+    "changes": lambda _, __: changes.report(10_000, 1000),
+}
+DEFAULT = ("reviews", "pods", "ordinary", "tenants")
 
 if __name__ == "__main__":
     sys.exit(main())

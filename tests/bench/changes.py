@@ -1,10 +1,9 @@
-"""`python -m tests.bench.changes [PODS [APPLICATIONS]]`: what `gpu-webhook diff` takes for recorded pods.
+"""`python -m tests.bench --only changes`: what `gpu-webhook diff` takes for recorded pods.
 
 The pods are stored ones with 40 variables each, alike within an application, of a hundred namespaces under quotas.
 The new side shares by another back end and halves a quota. CPU time and memory are those of the program alone.
 """
 
-import argparse
 import json
 import resource
 import subprocess
@@ -61,29 +60,21 @@ def pods(number: int, applications: int) -> Iterator[dict[str, Any]]:
         yield stored
 
 
-def main() -> int:
-    grammar = argparse.ArgumentParser(prog="python -m tests.bench.changes", description=__doc__)
-    grammar.add_argument("pods", nargs="?", type=int, default=10_000)
-    grammar.add_argument("applications", nargs="?", type=int, default=1000)
-    options = grammar.parse_args()
+def report(number: int, applications: int) -> Iterator[str]:
+    """Measure so many pods, and say what was found."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         record = folder / "pods.json"
         with record.open("w") as file:
             file.write('{"apiVersion": "v1", "items": [')
-            every = pods(options.pods, options.applications)
-            file.writelines(f"{',' if index else ''}{json.dumps(raw, indent=4)}" for index, raw in enumerate(every))
+            every = enumerate(pods(number, applications))
+            file.writelines(f"{',' if index else ''}{json.dumps(raw, indent=4)}" for index, raw in every)
             file.write('], "kind": "List"}')
         sides = rules(folder / "old", "hami-vgpu", 40), rules(folder / "new", "tencent-qgpu", 20)
         command = [sys.executable, "-m", "webhook.cli", "diff", *map(str, sides), "--pods", str(record)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         size = record.stat().st_size >> 20
-    seconds = used.ru_utime + used.ru_stime
-    sys.stdout.write(done.stdout.partition("\n")[0] + "\n" or done.stderr)
-    sys.stdout.write(f"a record of {size} MiB: {seconds:.1f} s of CPU, {used.ru_maxrss >> 10} MiB\n")
-    return int(done.returncode not in {0, 1})
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    assert done.returncode in {0, 1}, done.stderr
+    yield done.stdout.partition("\n")[0]
+    yield f"a record of {size} MiB: {used.ru_utime + used.ru_stime:.1f} s of CPU, {used.ru_maxrss >> 10} MiB"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from tests.bench.figures import NOOP, OURS, WITH_QUOTA, Figures
 from tests.bench.reviews import Measured
+from tests.cluster.plane import accepts, free_port
 from tests.cluster.processes import Process, Processes
 from tests.cluster.waiting import until
 from webhook.playground import imagined
@@ -58,15 +58,19 @@ class Load:
 
     def run(self, contestant: Contestant, review: Measured, file: Path) -> Figures:
         """Load one server with one review; every answer is checked by the program, and the patches here."""
+        options = {
+            "address": f"127.0.0.1:{contestant.port}",
+            "path": review.path,
+            "review": file,
+            "roots": self.roots,
+            "connections": self.connections,
+            "warmup": f"{WARMUP}s",
+            "run": f"{self.seconds}s",
+        }
+        command = [str(self.program), *(f"-{name}={value}" for name, value in options.items())]
         before = contestant.cpu_seconds()
         with on(self.core):
-            done = subprocess.run(
-                self._command(contestant, review.path, file),
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60 + self.seconds,
-            )
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60 + self.seconds)
         if done.returncode:
             raise RuntimeError(f"{contestant.name}: {done.stderr}")
         said = json.loads(done.stdout)
@@ -74,18 +78,6 @@ class Load:
         assert said["patched"] == expected, f"{contestant.name} patched {said}"
         cpu = (contestant.cpu_seconds() - before) / said["answered"]
         return Figures(said["per_second"], said["p50_us"] / 1000, said["p99_us"] / 1000, cpu * 1e6)
-
-    def _command(self, contestant: Contestant, path: str, file: Path) -> list[str]:
-        options = {
-            "address": f"127.0.0.1:{contestant.port}",
-            "path": path,
-            "review": file,
-            "roots": self.roots,
-            "connections": self.connections,
-            "warmup": f"{WARMUP}s",
-            "run": f"{self.seconds}s",
-        }
-        return [str(self.program), *(f"-{name}={value}" for name, value in options.items())]
 
 
 QUOTA = """
@@ -106,36 +98,27 @@ def start(processes: Processes, noop: Path) -> Mapping[str, Contestant]:
     pair = ("-certificate", str(folder / "tls.crt"), "-key", str(folder / "tls.key"))
     with on(server_core()):
         ours = [admission_server(OURS, processes, plain), admission_server(WITH_QUOTA, processes, limited)]
-        port = _free_port()
-        other = Contestant(NOOP, port, processes.start("noop", noop, "-address", f"127.0.0.1:{port}", *pair))
-        _await(other)
+        port = free_port()
+        process = processes.start("noop", noop, "-address", f"127.0.0.1:{port}", *pair)
+        other = _listening(NOOP, port, process)
     return {each.name: each for each in (*ours, other)}
 
 
 def admission_server(name: str, processes: Processes, rules: Path, **more: object) -> Contestant:
     """One of ours that listens, with these rules and `more` settings."""
-    port = _free_port()
+    port = free_port()
     folder = str(processes.folder)
     settings = {"bind": f"127.0.0.1:{port}", "rules": str(rules), "state": folder, "drain_seconds": 0.1, **more}
-    server = Contestant(name, port, processes.start(name, sys.executable, LAUNCH, json.dumps(settings)))
-    _await(server)
-    return server
+    return _listening(name, port, processes.start(name, sys.executable, LAUNCH, json.dumps(settings)))
 
 
-def _await(contestant: Contestant) -> None:
-    def listening() -> bool:
-        contestant.process.assert_running()
-        with socket.socket() as trial:
-            return trial.connect_ex(("127.0.0.1", contestant.port)) == 0
+def _listening(name: str, port: int, process: Process) -> Contestant:
+    def listens() -> bool:
+        process.assert_running()
+        return accepts(port)
 
-    until(listening, contestant.name)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    until(listens, name)
+    return Contestant(name, port, process)
 
 
 def server_core() -> int:

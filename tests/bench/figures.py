@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple, TypeVar
 
 from tests.bench import reviews
+
+Run = TypeVar("Run", bound=tuple[float, ...])
 
 OURS = "gpu-webhook"
 WITH_QUOTA = "gpu-webhook with a quota"
@@ -19,8 +22,7 @@ MOST_MEMORY = 45.0
 """MiB of one process, what it shares with others divided among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(NamedTuple):
     """One run, or the medians of several."""
 
     per_second: float
@@ -39,14 +41,9 @@ class Row:
     figures: Figures
 
 
-def medians(runs: Sequence[Figures]) -> Figures:
+def medians(runs: Sequence[Run]) -> Run:
     """Each figure's median, by itself."""
-    return Figures(
-        per_second=median(run.per_second for run in runs),
-        p50_ms=median(run.p50_ms for run in runs),
-        p99_ms=median(run.p99_ms for run in runs),
-        cpu_us=median(run.cpu_us for run in runs),
-    )
+    return type(runs[0])(*map(median, zip(*runs, strict=True)))
 
 
 def table(rows: Sequence[Row], memory: Mapping[str, Sequence[float]]) -> Iterator[str]:
@@ -67,20 +64,21 @@ def verdicts(rows: Sequence[Row], memory: Mapping[str, Sequence[float]]) -> Iter
     """Whether the targets are met."""
     for name, review, least in (("hits", HIT, LEAST_HITS), ("misses", MISS, LEAST_MISSES)):
         share = _of(rows, review, OURS).per_second / _noop(rows, review).per_second
-        yield _verdict(f"{name}, reviews/s", f"{share:.2f} x the no-op's", share >= least, f"at least {least:g} x")
+        yield f"{name}, reviews/s: {share:.2f} x the no-op's ({met(share >= least)}: at least {least:g} x)"
     p99 = _of(rows, HIT, OURS).p99_ms / _noop(rows, HIT).p99_ms
-    yield _verdict("hits, p99", f"{p99:.1f} x the no-op's", p99 <= MOST_P99, f"at most {MOST_P99:g} x")
+    yield f"hits, p99: {p99:.1f} x the no-op's ({met(p99 <= MOST_P99)}: at most {MOST_P99:g} x)"
     for name, what in (("hits", reviews.HIT), ("misses", reviews.MISS)):
         counted, plain = _of(rows, f"/validate, quota, {what}", WITH_QUOTA), _of(rows, f"/validate, {what}", OURS)
         ratio = counted.cpu_us / plain.cpu_us
-        met = ratio <= MOST_FOR_A_QUOTA
-        yield _verdict(f"quota, CPU of {name}", f"{ratio:.2f} x one without", met, f"at most {MOST_FOR_A_QUOTA:g} x")
+        is_met = met(ratio <= MOST_FOR_A_QUOTA)
+        yield f"quota, CPU of {name}: {ratio:.2f} x one without ({is_met}: at most {MOST_FOR_A_QUOTA:g} x)"
     largest = max(memory[OURS])
-    yield _verdict("PSS per process", f"{largest:.0f} MiB", largest <= MOST_MEMORY, f"at most {MOST_MEMORY:g} MiB")
+    yield f"PSS per process: {largest:.0f} MiB ({met(largest <= MOST_MEMORY)}: at most {MOST_MEMORY:g} MiB)"
 
 
-def _verdict(what: str, value: str, met: bool, target: str) -> str:  # noqa: FBT001 - a sentence, read in order
-    return f"{what}: {value} ({'' if met else 'NOT '}met: {target})"
+def met(target: bool) -> str:  # noqa: FBT001 - what it says is its name
+    """Whether a target is met, in a verdict."""
+    return "met" if target else "NOT met"
 
 
 def _noop(rows: Sequence[Row], review: str) -> Figures:

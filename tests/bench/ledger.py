@@ -1,10 +1,9 @@
-"""`python -m tests.bench.ledger`: pods created per second through a real API server, and what a ledger adds to it.
+"""`python -m tests.bench --only pods`: pods created per second through an API server, and what a ledger adds to it.
 
 Everything runs all the time: a control plane with its controllers, our server and its settler, the no-op server.
 Which of them a pod meets depends on its namespace alone, and the namespaces take turns.
 """
 
-import argparse
 import base64
 import json
 import os
@@ -16,22 +15,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.bench import programs, reviews
-from tests.bench.creates import (
-    LEDGER,
-    MANY,
-    NATIVE,
-    NOOP,
-    NOOPS,
-    ONE,
-    SETUPS,
-    Creates,
-    medians,
-    table,
-    verdicts,
-)
+from tests.bench import reviews
+from tests.bench.figures import medians, met
 from tests.cluster import binaries
 from tests.cluster.client import Object
 from tests.cluster.plane import ControlPlane, accepts, control_plane, free_port
@@ -39,12 +26,33 @@ from tests.cluster.tenancy import world
 from tests.cluster.waiting import until
 from tests.cluster.webhook import Webhook, configurations
 
+NONE = "no webhook"
+NATIVE = "native ResourceQuota"
+NOOP = "no-op webhook, validating"
+NOOPS = "no-op webhook, mutating and validating"
+LEDGER = "gpu-webhook with its ledger"
+SETUPS = (NONE, NATIVE, NOOP, NOOPS, LEDGER)
+
+ONE, MANY = 1, 32
+"""Clients at once."""
+
+LEAST_OF_NATIVE = 0.5
+MOST_ADDED = 2.0
+
 RESOURCE = "nvidia.com/gpu"
 LIMIT = 1_000_000
 SELECTED = "bench.gpu-webhook.io/setup"
 TENANT = "bench"
 PUT_TENANT = "bench-put"
 USAGES = f"/apis/{world.API_VERSION}/tenantusages"
+
+
+class Creates(NamedTuple):
+    """One run, or the medians of several."""
+
+    per_second: float
+    p50_ms: float
+    p99_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,21 +276,32 @@ def report(sizes: Sizes, built: Mapping[str, Path], *, unlike: bool = False) -> 
     yield from verdicts(found, put)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.ledger", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each setup has its turn (5)")
-    parser.add_argument("--few", type=int, default=200, help="pods a turn with one client (200)")
-    parser.add_argument("--many", type=int, default=1500, help="pods a turn with many clients (1500)")
-    parser.add_argument("--unlike", action="store_true", help="every pod another, and not copies of one")
-    options = parser.parse_args()
-    for line in report(Sizes(options.rounds, options.few, options.many), programs.build(), unlike=options.unlike):
-        sys.stdout.write(f"{line}\n")
-    return 0
+def table(found: Mapping[tuple[str, int], Creates]) -> Iterator[str]:
+    """Markdown: every setup, at one client and at many."""
+    yield "| setup | clients | pods/s | p50 ms | p99 ms | of native quota's pods/s |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for clients in (ONE, MANY):
+        for setup in SETUPS:
+            run = found[setup, clients]
+            share = run.per_second / found[NATIVE, clients].per_second
+            yield (
+                f"| {setup} | {clients} | {run.per_second:,.0f} | {run.p50_ms:.2f} | {run.p99_ms:.2f} | {share:.2f} |"
+            )
+
+
+def verdicts(found: Mapping[tuple[str, int], Creates], put: Creates) -> Iterator[str]:
+    """Whether the targets are met."""
+    share = found[LEDGER, MANY].per_second / found[NATIVE, MANY].per_second
+    is_met = met(share >= LEAST_OF_NATIVE)
+    yield f"pods/s, {MANY} clients: {share:.2f} x native quota's ({is_met}: at least {LEAST_OF_NATIVE} x)"
+    none = found[NONE, ONE].p50_ms
+    call, added = found[NOOP, ONE].p50_ms - none, found[LEDGER, ONE].p50_ms - none
+    ratio = added / (put.p50_ms + call)
+    yield (
+        f"added p50, 1 client: {added:.2f} ms, {ratio:.2f} x (one status PUT {put.p50_ms:.2f} ms + one no-op call "
+        f"{call:.2f} ms) ({met(ratio <= MOST_ADDED)}: at most {MOST_ADDED:g} x)"
+    )
 
 
 def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,10 +1,9 @@
-"""`python -m tests.bench.ordinary`: what conditions and policies cost a real API server for a pod without a GPU.
+"""`python -m tests.bench --only ordinary`: what conditions and policies cost an API server for a pod without a GPU.
 
 Everything is registered all the time. What a pod meets depends on its namespace alone; the namespaces take turns, and
 what is compared is the CPU time of kube-apiserver, which another program's load disturbs least.
 """
 
-import argparse
 import base64
 import sys
 from collections import defaultdict
@@ -18,7 +17,7 @@ from typing import Any
 import yaml
 
 from tests import builders
-from tests.bench import ledger, programs
+from tests.bench import ledger
 from tests.cluster import binaries
 from tests.cluster.client import Object, RefusedError
 from tests.cluster.plane import ControlPlane, control_plane
@@ -34,7 +33,6 @@ SETUPS = {NONE: "none", NOOP: "noop", OURS: "ours", NET: "net"}
 VARIABLES = (10, 60)
 PODS = 40
 """A turn: short, so that the median turn has none of the lumps in which an API server collects its garbage."""
-TURNS = 25
 
 TENANT = """
 apiVersion: gpu-webhook.io/v1alpha1
@@ -191,17 +189,3 @@ def _refuses(plane: ControlPlane, made: Object) -> bool:
     except RefusedError:
         return True
     return False
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.ordinary", description=__doc__)
-    parser.add_argument("--turns", type=int, default=TURNS, help=f"how often each setup has its turn ({TURNS})")
-    parser.add_argument("--pods", type=int, default=PODS, help=f"pods a turn ({PODS})")
-    options = parser.parse_args()
-    for line in report(options.turns, options.pods, programs.build()):
-        sys.stdout.write(f"{line}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import jsonpatch
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.mutate import mutate
 from webhook.core.review import creating
 
@@ -101,102 +102,32 @@ def encoded(of: Document) -> bytes:
 
 def review(of: Document) -> Document:
     """The review that creates a pod, in the mutating phase: no name yet."""
-    kind = {"group": "", "version": "v1", "kind": "Pod"}
-    resource = {"group": "", "version": "v1", "resource": "pods"}
-    account = "system:serviceaccount:kube-system:replicaset-controller"
-    groups = ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"]
-    return {
-        "kind": "AdmissionReview",
-        "apiVersion": "admission.k8s.io/v1",
-        "request": {
-            "uid": PLACEHOLDER,
-            "kind": kind,
-            "resource": resource,
-            "requestKind": kind,
-            "requestResource": resource,
-            "namespace": "vision-dev",
-            "operation": "CREATE",
-            "userInfo": {"username": account, "uid": "5ba8e7bd-7e4b-4d0a-8e21-3f4c2f9b1a11", "groups": groups},
-            "object": of,
-            "oldObject": None,
-            "dryRun": False,
-            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
-        },
-    }
+    made = _written("review")
+    return {**made, "request": {**made["request"], "uid": PLACEHOLDER, "object": of}}
 
 
 def pod(containers: list[Document], labels: Mapping[str, str]) -> Document:
     """A pod as defaulted by the API server."""
-    owner = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "name": "classifier-7d9f8c6b5",
-        "uid": "8a1f4b9e-2d51-4be3-9a52-0f6f3c1f7d33",
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": {
-            "generateName": "classifier-7d9f8c6b5-",
-            "namespace": "vision-dev",
-            "creationTimestamp": None,
-            "labels": {"app": "classifier", "pod-template-hash": "7d9f8c6b5", **labels},
-            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9090"},
-            "ownerReferences": [owner],
-        },
-        "spec": {
-            "volumes": [{"name": "kube-api-access-x2x9q", "projected": {"sources": SOURCES, "defaultMode": 420}}],
-            "containers": containers,
-            "restartPolicy": "Always",
-            "terminationGracePeriodSeconds": 30,
-            "dnsPolicy": "ClusterFirst",
-            "serviceAccountName": "default",
-            "serviceAccount": "default",
-            "securityContext": {},
-            "schedulerName": "default-scheduler",
-            "tolerations": [toleration("not-ready"), toleration("unreachable")],
-            "priority": 0,
-            "enableServiceLinks": True,
-            "preemptionPolicy": "PreemptLowerPriority",
-        },
-        "status": {},
-    }
+    made = _written("pod")
+    made["metadata"]["labels"] |= labels
+    made["spec"]["containers"] = containers
+    return made
 
 
 def container(name: str, variables: int, padding: int = 0) -> Document:
     """One container with environment, probes and the token mount that every container gets."""
+    made = _written("container")
     value = "https://feature-store.vision.svc.cluster.local" + "x" * padding
-    environment = [{"name": f"SETTING_{number}", "value": value[: 12 + padding]} for number in range(variables - 1)]
-    mount = {"name": "kube-api-access-x2x9q", "readOnly": True}
-    mount["mountPath"] = "/var/run/secrets/kubernetes.io/serviceaccount"
+    settings = [{"name": f"SETTING_{number}", "value": value[: 12 + padding]} for number in range(variables - 1)]
     return {
+        **made,
         "name": name,
         "image": f"registry.example.com/vision/{name}:2026.11",
-        "args": ["--model", "resnet50", "--batch", "16"],
-        "env": [*environment, {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
-        "resources": {"limits": {"cpu": "4", "memory": "8Gi"}, "requests": {"cpu": "2", "memory": "8Gi"}},
-        "volumeMounts": [mount],
-        "livenessProbe": {"httpGet": {"path": "/live", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10},
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "imagePullPolicy": "IfNotPresent",
+        "env": settings + made["env"],
     }
 
 
-def toleration(condition: str) -> Document:
-    """One of the two that the API server adds to every pod."""
-    key = f"node.kubernetes.io/{condition}"
-    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-
-
-SOURCES: list[Document] = [
-    {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-    {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-    {
-        "downwardAPI": {
-            "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
-        }
-    },
-]
+def _written(what: str) -> Document:
+    """A document of the file beside this one, of which each caller has its own."""
+    made: Document = deepcopy(tables.table(__file__, what))
+    return made

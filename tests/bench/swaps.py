@@ -1,15 +1,15 @@
-"""`python -m tests.bench.swaps`: reviews while all rules are read anew each second, beside the same ones in quiet.
+"""`python -m tests.bench --only swaps`: reviews while all rules are read anew each second, and in quiet.
 
 All shipped files change in one step, as a kubelet does it, and back ends have another order each time: every index is
 made anew, and no decision is remembered. 22 s, on loopback.
 """
 
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
-from tests.bench import contest, programs
+from tests.bench import contest
 from tests.bench.figures import HIT, MISS
 from tests.bench.reviews import all_measured
 from tests.builders import shipped_files
@@ -35,23 +35,20 @@ def swapping(volume: Volume) -> Iterator[None]:
     ended.set()
 
 
-def main() -> None:
+def report(built: Mapping[str, Path]) -> Iterator[str]:
+    """Measure, and say what was found."""
     with Processes() as processes:
         volume, file = Volume(processes.folder / "rules"), processes.folder / "review.json"
         volume.publish(shipped_files())
         with contest.on(contest.server_core()):
             server = contest.admission_server("swaps", processes, volume.directory, rules_seconds=0.2)
-        load = contest.Load(programs.build()["load"], processes.folder / "tls.crt", connections=8, seconds=5)
+        load = contest.Load(built["load"], processes.folder / "tls.crt", connections=8, seconds=5)
         for review in (each for each in all_measured() if each.name in {HIT, MISS}):
             file.write_bytes(review.body)
             for when, meanwhile in (("quiet", nullcontext()), ("swaps", swapping(volume))):
                 with meanwhile:
                     found = load.run(server, review, file)
                 times = f"p50 {found.p50_ms:.2f} ms, p99 {found.p99_ms:.2f} ms"
-                sys.stdout.write(f"{review.name}, {when}: {found.per_second:,.0f} reviews/s, {times}\n")
+                yield f"{review.name}, {when}: {found.per_second:,.0f} reviews/s, {times}"
         done = metric(f"https://127.0.0.1:{server.port}/metrics", 'reloads_total{what="rules",result="done"}')
-        sys.stdout.write(f"{done:.0f} of {volume.number - 1} versions were read; every review was answered\n")
-
-
-if __name__ == "__main__":
-    main()
+        yield f"{done:.0f} of {volume.number - 1} versions were read; every review was answered"

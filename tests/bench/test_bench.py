@@ -3,14 +3,18 @@
 import shutil
 import subprocess
 import sys
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests import builders
-from tests.bench import many, reviews, sizes
+from tests import builders, tables
+from tests.bench import changes, reviews
 from tests.bench.figures import HIT, MISS, NOOP, OURS, WITH_QUOTA, Figures, Row, medians, table, verdicts
+from tests.bench.trace import calls
 from webhook.core.decision import Decision
+from webhook.core.mutate import mutate
 from webhook.core.review import AdmissionRequest, decode
 from webhook.core.rules.rulebook import Rulebook
 from webhook.server.handler import Memo
@@ -87,23 +91,28 @@ def test_a_short_run_answers_every_review_as_it_should() -> None:
     assert done.stdout.count(f"| {NOOP} |") == 8
 
 
-def test_each_monster_is_measured_in_each_size() -> None:
-    heading, rule, *rows = sizes.rows(["labels gpu-xxxx", "containers"], sizes=[10_000, 20_000])
-
-    assert len(rows) == 2 * 2
-    assert {row.count("|") for row in (heading, rule, *rows)} == {4 + len(sizes.COLUMNS) + 1}
+FEW, MANY = 4, 400
+CLUSTER = "backends: [nvidia-gpu, hami-vgpu, amd-gpu, tencent-qgpu%s], defaults: {whole: nvidia-gpu, part: hami-vgpu}"
 
 
-@pytest.mark.parametrize("name", many.reviews())
-def test_with_four_hundred_back_ends_a_review_calls_a_quarter_more_at_most(name: str) -> None:
-    few, most = many.rulebook(many.FEW), many.rulebook(many.MANY)
+@cache
+def with_back_ends(number: int) -> Rulebook:
+    """The shipped rules, of which four are enabled, and as many made-up back ends as it takes."""
+    names = [f"many-{made_up}" for made_up in range(number - FEW)]
+    files = {f"{name}.yaml": tables.table(__file__, "one of many").replace("NAME", name) for name in names}
+    enabled = builders.cluster(CLUSTER % "".join(f", {name}" for name in names))
+    return builders.rulebook({**builders.shipped_files(), **files, "cluster.yaml": enabled})
 
-    assert many.calls(many.reviews()[name], most) <= 1.25 * many.calls(many.reviews()[name], few)
+
+@tables.rows
+def test_with_four_hundred_back_ends_a_review_calls_a_quarter_more_at_most(pod: dict[str, Any]) -> None:
+    request = builders.creating(builders.written(pod))
+    few, many = (calls(partial(mutate, request, with_back_ends(number))) for number in (FEW, MANY))
+
+    assert many <= 1.25 * few
 
 
 def test_the_benchmark_of_differences_runs() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.changes", "20"], check=True, capture_output=True, cwd=ROOT
-    )
+    first, _ = changes.report(20, 1000)
 
-    assert done.stdout.startswith(b"20 of 20 pods: 20 served by another back end; devices 0.3 -> 1; memory")
+    assert first.startswith("20 of 20 pods: 20 served by another back end; devices 0.3 -> 1; memory")

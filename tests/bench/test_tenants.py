@@ -1,19 +1,14 @@
 """What is measured of pods, ledgers and tenants runs, and counts right; of its figures only ratios are asserted."""
 
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.bench import ordinary, programs, scale
-from tests.bench.creates import LEDGER, MANY, NATIVE, NONE, NOOP, ONE, SETUPS, Creates, table, verdicts
+from tests.bench import ledger, ordinary, programs, scale
+from tests.bench.ledger import LEDGER, MANY, NATIVE, NONE, NOOP, ONE, SETUPS, Creates, Sizes, table, verdicts
 from tests.cluster import binaries
 from tests.missing import UnavailableError
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_ledger_is_compared_with_the_native_quota_and_with_what_a_call_and_a_write_cost() -> None:
@@ -41,11 +36,10 @@ def test_a_few_pods_are_created_through_every_setup() -> None:
         binaries.find()
     except UnavailableError as reason:
         pytest.skip(f"no control plane: {reason}")
-    command = [sys.executable, "-m", "tests.bench.ledger", "--rounds", "1", "--few", "3", "--many", "40"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
 
-    assert done.returncode == 0, done.stderr
-    assert [done.stdout.count(f"| {setup} | {clients} |") for setup in SETUPS for clients in (ONE, MANY)] == [1] * 10
+    said = "\n".join(ledger.report(Sizes(1, 3, 40), programs.build()))
+
+    assert [said.count(f"| {setup} | {clients} |") for setup in SETUPS for clients in (ONE, MANY)] == [1] * 10
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs Go, which would have to be installed first")

@@ -1,5 +1,6 @@
 """How far a review walks: calls, files and changes of file. `python -m tests.bench.trace` prints the figures."""
 
+import gc
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -35,6 +36,25 @@ def walk(call: Callable[[], object]) -> list[CodeType]:
     finally:
         sys.setprofile(None)
     return entered
+
+
+def calls(work: Callable[[], object], *, to: str = "") -> int:
+    """How many functions are called, or how many times those of a name: no other program can change that."""
+    made = 0
+
+    def count(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal made
+        made += (event == "call" and frame.f_code.co_name == to) if to else event in {"call", "c_call"}
+
+    work()  # what is made once for a rulebook is made
+    gc.disable()  # others' callbacks at a collection would be counted
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return made
 
 
 def figures(entered: list[CodeType]) -> str:

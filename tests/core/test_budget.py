@@ -1,8 +1,6 @@
 """A pod that asks for a GPU and has too much of anything is refused at once, and nothing costs more than its size."""
 
-import gc
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jsonpatch
@@ -10,6 +8,7 @@ import pytest
 
 from tests import builders, tables
 from tests.attacks.monsters import MONSTERS, without_gpu
+from tests.bench.trace import calls
 from tests.core.policy.tenants import EVERYTHING, RULES, policy, quota, rules
 from webhook.cli import workload_advice
 from webhook.core.decision import UNTOUCHED, Decision
@@ -228,25 +227,6 @@ def test_the_author_of_a_template_is_told() -> None:
 
 
 # What it costs
-
-
-def calls(work: Callable[[], object], *, to: str = "") -> int:
-    """How many functions are called, or how many times those of a name."""
-    made = 0
-
-    def count(frame: Any, event: str, _argument: object) -> None:
-        nonlocal made
-        made += (event == "call" and frame.f_code.co_name == to) if to else event in {"call", "c_call"}
-
-    work()  # what is made once for a rulebook is made
-    gc.disable()  # others' callbacks at a collection would be counted
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return made
 
 
 def unlimited(raw: Object, rulebook: Rulebook) -> None:
