@@ -1,7 +1,7 @@
 """Reservations of one process in a store that others write too, that fails, and that settles late."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from time import monotonic
@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests import tables
+from tests.core.quota.steps import ask, fields
 from webhook.cluster import ledgers as module
 from webhook.cluster.client import ApiError, ConflictError
 from webhook.cluster.ledgers import Reservations, TenantUsages, Versioned
-from webhook.core.quota.ledger import AWAY, DIFFERS, Answered, Ledger, Outcome
+from webhook.core.quota.ledger import Answered, Ledger
 from webhook.core.quota.tally import Ask
 from webhook.server.handler import OfflineReservations
 from webhook.telemetry import Metrics
@@ -71,8 +73,8 @@ class Shelf(TenantUsages):
         self.put(replace(self.ledger, recounted=self.ledger.recount))
 
 
-def ask(name: str, devices: int | Fraction = 1, **more: Any) -> Ask:
-    return Ask(namespace="vision", name=name, uid=f"uid-{name}", amount={"devices": Fraction(devices)}, **more)
+def pod(written: Any) -> Ask:
+    return ask(written, namespace="vision")
 
 
 def run(test: Callable[[], Awaitable[T]]) -> T:
@@ -83,48 +85,51 @@ def run(test: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(bounded())
 
 
-def together(reservations: Reservations, *asks: Ask, seconds: float = 10) -> list[Answered]:
-    return run(
-        lambda: asyncio.gather(*(reservations.reserve("vision", each, monotonic() + seconds) for each in asks))
-    )
+def _planned(shelf: Shelf, change: Any) -> Callable[[], None]:
+    """What somebody else does to the ledger meanwhile; `counted`: as the settler writes it. Or the write fails."""
+
+    def act() -> None:
+        if change == "fails":
+            raise ApiError("no answer")
+        if change:
+            counted = {"recounted": shelf.ledger.recount} if "counted" in change else {}
+            others = {key: value for key, value in change.items() if key != "counted"}
+            shelf.put(replace(shelf.ledger, **fields({**others, **counted})))
+
+    return act
 
 
-def verdicts(answers: list[Answered]) -> list[str]:
-    return [answered.outcome.verdict for answered in answers]
+@tables.rows
+def test_a_process(asks: list[list[Any]], given: Mapping[str, Any], told: list[list[str]], then: Any) -> None:
+    """Asks come at once or one after the other. What is told is a verdict, and what is exceeded, or why."""
+    shelf, metrics = Shelf(pods=given.get("pods", {})), Metrics([])
+    shelf.ledger = replace(shelf.ledger, **fields(given.get("ledger", {})))
+    shelf.before_writes = [_planned(shelf, change) for change in given.get("before", [])]
+    shelf.after_writes = [_planned(shelf, change) for change in given.get("after", [])]
+    reservations = Reservations(shelf, metrics)
 
+    async def asked() -> list[Answered]:
+        answers = []
+        for together in asks:
+            until = monotonic() + given.get("seconds", 10)
+            reserving = (reservations.reserve("vision", pod(each), until) for each in together)
+            answers += await asyncio.gather(*reserving)
+        return answers
 
-def test_requests_that_come_at_once_share_one_write() -> None:
-    shelf = Shelf()
-
-    answers = together(Reservations(shelf, Metrics([])), ask("a"), ask("b"), ask("c"))
-
-    assert verdicts(answers) == ["admit"] * 3
-    assert (shelf.reads, shelf.writes) == (1, 1)
-    assert {*shelf.ledger.pending} == {"vision/a", "vision/b", "vision/c"}
-
-
-def test_what_is_known_from_the_last_write_saves_the_next_read() -> None:
-    shelf = Shelf()
-    reservations = Reservations(shelf, Metrics([]))
-
-    async def twice() -> None:
-        for name in ("a", "b"):
-            await reservations.reserve("vision", ask(name), monotonic() + 10)
-
-    run(twice)
-
-    assert (shelf.reads, shelf.writes) == (1, 2)
-
-
-def test_a_ledger_that_cannot_be_read_is_left_to_the_settler_as_it_is() -> None:
-    shelf = Shelf()
-    shelf.ledger = replace(shelf.ledger, hard={}, problems=("hard: x",))
-
-    [answered] = together(Reservations(shelf, Metrics([])), ask("a"))
-
-    why = "its TenantUsage was edited; it cannot be read until it is counted anew: hard: x"
-    assert answered == Answered(Outcome("again", why=why), shelf.ledger)
-    assert shelf.writes == 0
+    answers = run(asked)
+    outcomes = [answered.outcome for answered in answers]
+    assert [[said.verdict, *said.exceeded, *filter(None, [said.why])] for said in outcomes] == told
+    assert "seconds" in given or answers[-1].ledger == shelf.ledger, "who is not in time knows an older one"
+    counts = {
+        "reads": shelf.reads,
+        "writes": shelf.writes,
+        **{key: count for (key,), count in metrics.ledger.items()},
+    }
+    stored = fields({key: value for key, value in then.items() if key not in counts})
+    assert {key: counts.get(key, 0) for key in then.keys() - stored.keys()} == {
+        key: value for key, value in then.items() if key not in stored
+    }
+    assert {key: getattr(shelf.ledger, key) for key in stored} == stored
 
 
 def test_an_escrow_is_not_closed_into_a_ledger_that_cannot_be_read() -> None:
@@ -132,8 +137,8 @@ def test_an_escrow_is_not_closed_into_a_ledger_that_cannot_be_read() -> None:
     reservations = Reservations(shelf, Metrics([]))
 
     async def drawn_from() -> None:
-        await asyncio.gather(*(reservations.reserve("vision", ask(str(n)), monotonic() + 10) for n in range(8)))
-        assert reservations.draw("vision", ask("drawn"))
+        await asyncio.gather(*(reservations.reserve("vision", pod(str(n)), monotonic() + 10) for n in range(8)))
+        assert reservations.draw("vision", pod("drawn"))
         shelf.put(replace(shelf.ledger, held={}, problems=("held: x",)))
         writes = shelf.writes
         await asyncio.sleep(3 * module.HOLD_SECONDS)
@@ -146,102 +151,6 @@ def test_an_escrow_is_not_closed_into_a_ledger_that_cannot_be_read() -> None:
     assert "vision/drawn" in shelf.ledger.pending
 
 
-def test_nothing_is_reserved_for_a_name_that_another_pod_has() -> None:
-    shelf = Shelf(pods={"vision/a": "uid-of-another", "vision/b": "uid-b"})
-
-    answers = together(Reservations(shelf, Metrics([])), ask("a"), ask("b"), ask("c"))
-
-    assert verdicts(answers) == ["taken", "admit", "admit"]
-    assert {*shelf.ledger.pending} == {"vision/b", "vision/c"}
-
-
-def test_a_pod_is_reserved_for_where_its_name_cannot_be_looked_for() -> None:
-    shelf = Shelf(pods={"vision/a": None})
-
-    assert verdicts(together(Reservations(shelf, Metrics([])), ask("a"))) == ["admit"]
-
-
-def test_a_conflict_is_retried_on_what_the_other_writer_wrote() -> None:
-    shelf = Shelf()
-    taken = {"vision/other": {"uid-other": {"devices": Fraction(LIMIT)}}}
-    shelf.before_writes = [lambda: shelf.put(replace(shelf.ledger, pending=taken)), lambda: None, shelf.recount]
-    shelf.after_writes = [shelf.recount]
-    metrics = Metrics([])
-
-    answers = together(Reservations(shelf, metrics), ask("a"))
-
-    assert verdicts(answers) == ["over"]
-    assert metrics.ledger[("conflict",)] == 1
-    assert shelf.ledger.pending == taken
-
-
-def test_no_request_is_refused_before_the_settler_has_counted_anew() -> None:
-    shelf = Shelf()
-    shelf.put(replace(shelf.ledger, held={"vision": {"devices": Fraction(LIMIT)}}))
-
-    def makes_room() -> None:
-        shelf.put(replace(shelf.ledger, held={"vision": {}}, recounted=shelf.ledger.recount))
-
-    shelf.after_writes = [makes_room]
-
-    answers = together(Reservations(shelf, Metrics([])), ask("a"))
-
-    assert verdicts(answers) == ["admit"]
-
-
-def test_a_pod_that_does_not_fit_is_refused_by_the_count_it_asked_for_and_others_are_not_held_up() -> None:
-    shelf = Shelf()
-    shelf.after_writes = [shelf.recount]
-
-    answers = together(Reservations(shelf, Metrics([])), ask("large", 5), ask("small"))
-
-    assert verdicts(answers) == ["over", "admit"]
-    assert answers[0].outcome.exceeded == ("devices",)
-
-
-def test_without_an_answer_in_time_the_client_is_told_to_retry() -> None:
-    shelf = Shelf()
-
-    answers = together(Reservations(shelf, Metrics([])), ask("large", 5), seconds=0.2)
-
-    assert verdicts(answers) == ["again"]
-    assert shelf.ledger.recount == 1
-
-
-def test_a_write_whose_answer_is_lost_is_not_made_twice() -> None:
-    shelf = Shelf()
-
-    def lost() -> None:
-        raise ApiError("no answer")
-
-    shelf.after_writes = [lost]
-    metrics = Metrics([])
-
-    answers = together(Reservations(shelf, metrics), ask("a"))
-
-    assert verdicts(answers) == ["admit"]
-    assert (shelf.writes, metrics.ledger[("error",)]) == (1, 1)
-    assert shelf.ledger.pending == {"vision/a": {"uid-a": {"devices": Fraction(1)}}}
-
-
-def test_a_namespace_that_is_not_counted_yet_is_looked_up_once_more_and_then_the_client_retries() -> None:
-    shelf = Shelf()
-    shelf.put(replace(shelf.ledger, held={}))
-
-    answers = together(Reservations(shelf, Metrics([])), ask("a"))
-
-    assert verdicts(answers) == ["again"]
-    assert answers[0].outcome.why == "the namespace vision is not counted yet"
-    assert shelf.writes == 0
-
-
-def test_a_pod_that_is_not_to_be_refused_is_admitted_with_what_it_exceeds() -> None:
-    answers = together(Reservations(Shelf(), Metrics([])), ask("large", 5, enforced=False))
-
-    assert verdicts(answers) == ["admit"]
-    assert answers[0].outcome.exceeded == ("devices",)
-
-
 def roomy() -> Shelf:
     return Shelf(Ledger(hard={"devices": Fraction(1000)}, held={"vision": {}}, view=1))
 
@@ -250,10 +159,10 @@ async def one_after_the_other(reservations: Reservations, *names: str) -> list[s
     """The verdicts; `drawn` for those that were admitted at once."""
     found = []
     for name in names:
-        if reservations.draw("vision", ask(name)):
+        if reservations.draw("vision", pod(name)):
             found.append("drawn")
         else:
-            found.append((await reservations.reserve("vision", ask(name), monotonic() + 10)).outcome.verdict)
+            found.append((await reservations.reserve("vision", pod(name), monotonic() + 10)).outcome.verdict)
     return found
 
 
@@ -269,7 +178,7 @@ def test_far_from_the_limit_one_write_pays_for_the_pods_of_the_next_moment(monke
         return shelf.ledger
 
     assert run(many).used == {"devices": Fraction(4)}
-    assert reservations.draw("vision", ask("e")) is None
+    assert reservations.draw("vision", pod("e")) is None
 
 
 def test_a_replica_that_ends_closes_its_escrow() -> None:
@@ -304,44 +213,12 @@ def test_a_write_that_fails_is_retried_until_every_admitted_pod_is_in_the_ledger
     assert run(many).used == {"devices": Fraction(3)}
 
 
-def test_no_pod_is_refused_because_of_the_escrow_of_other_replicas() -> None:
-    shelf = Shelf()
-    shelf.put(replace(shelf.ledger, advances={"other-1": {"devices": Fraction(3)}}))
-
-    def given_back() -> None:
-        shelf.put(replace(shelf.ledger, advances={}, recounted=shelf.ledger.recount))
-
-    shelf.after_writes = [given_back]
-
-    answers = together(Reservations(shelf, Metrics([])), ask("a"))
-
-    assert verdicts(answers) == ["admit"]
-
-
-def test_what_is_over_the_limit_of_the_policy_is_refused_only_once_the_ledger_has_that_limit_too() -> None:
-    shelf, policy = Shelf(), {"devices": Fraction(1)}
-
-    def settle() -> None:
-        shelf.put(replace(shelf.ledger, hard=policy, recounted=shelf.ledger.recount))
-
-    shelf.after_writes = [settle]
-
-    [answered] = together(Reservations(shelf, Metrics([])), ask("a", 2, hard=policy))
-
-    assert answered.outcome == Outcome("over", ("devices",))
-
-
-def test_who_knows_an_older_policy_than_the_settler_refuses_nobody_by_it() -> None:
-    shelf = Shelf()
-    shelf.after_writes = [shelf.recount] * 100
-
-    [answered] = together(Reservations(shelf, Metrics([])), ask("a", 2, hard={"devices": Fraction(1)}), seconds=0.3)
-
-    assert answered.outcome == Outcome("again", why=DIFFERS)
-
-
 def looked(shelf: Shelf, *, seconds: float = 10) -> Answered:
-    return run(lambda: Reservations(shelf, Metrics([])).preview("vision", ask("a", 2), monotonic() + seconds))
+    return run(
+        lambda: Reservations(shelf, Metrics([])).preview(
+            "vision", pod({"name": "a", "amount": 2}), monotonic() + seconds
+        )
+    )
 
 
 def test_a_dry_run_is_answered_as_if_every_escrow_were_closed() -> None:
@@ -367,31 +244,11 @@ def test_a_dry_run_is_not_refused_while_pods_may_be_counted_twice(monkeypatch: p
     assert looked(shelf).outcome.verdict == "over"
 
 
-def test_a_client_that_waits_for_an_escrow_which_is_not_closed_is_told_to_retry() -> None:
-    shelf = Shelf()
-    shelf.put(replace(shelf.ledger, advances={"other-1": {"devices": Fraction(3)}}))
-
-    answers = together(Reservations(shelf, Metrics([])), ask("a"), seconds=0.2)
-
-    assert answers[0].outcome == Outcome("again", why=AWAY)
-    assert shelf.ledger.recount == 1
-
-
-def test_a_pod_over_the_limit_is_refused_though_a_replica_that_is_gone_left_an_escrow() -> None:
-    shelf = Shelf()
-    shelf.put(replace(shelf.ledger, advances={"gone-1": {"devices": Fraction(1)}}))
-    shelf.after_writes = [shelf.recount]
-
-    answers = together(Reservations(shelf, Metrics([])), ask("a", LIMIT + 1))
-
-    assert verdicts(answers) == ["over"]
-
-
 def test_offline_what_was_admitted_counts_for_good() -> None:
     reservations = OfflineReservations()
     hard = {"devices": Fraction(1)}
 
     async def both() -> list[Answered]:
-        return [await reservations.reserve("vision", ask(name)._replace(hard=hard), 0) for name in ("a", "a", "b")]
+        return [await reservations.reserve("vision", pod(name)._replace(hard=hard), 0) for name in ("a", "a", "b")]
 
-    assert verdicts(run(both)) == ["admit", "admit", "over"]
+    assert [answered.outcome.verdict for answered in run(both)] == ["admit", "admit", "over"]
