@@ -7,45 +7,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests import tables
+
 Object = dict[str, Any]
 
 KEYS = ("app", "team", "gpuType", "gpu.example/kind", "a.b/c~d")
 VALUES = ("x", "", "train")
-ANNOTATIONS: Mapping[str, str] = {
-    "gpu-note": "0.5",
-    "example.com/gpu-fraction": "2000",
-    "prometheus.io/scrape": "true",
-    "note~of/mine": "ünïcödé",
-}
-ENV: Sequence[Object] = (
-    {"name": "HOME", "value": "/root"},
-    {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
-    {"name": "MADE_UP_VISIBLE", "value": "all"},
-    {"name": "MADE_UP_VISIBLE", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
-    {"name": "MADE_UP_CONTAINER", "value": "mine"},
-    {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-)
-PLAIN_RESOURCES: Sequence[Object] = (
-    {},
-    {"cpu": "500m"},
-    {"cpu": 1, "memory": "1Gi"},
-    {"example.com/fpga": 1},
-    {"hugepages-2Mi": "128Mi"},
-)
-TOLERATIONS: Sequence[Object] = (
-    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
-    {"key": "nvidia.com/gpu", "operator": "Exists"},
-    {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
-    {"key": "made-up.example/device", "value": "yes", "effect": "NoExecute"},
-    {"operator": "Exists"},
-)
-TERMS: Sequence[Object] = (
-    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
-    {"matchExpressions": [{"key": "made-up.example/present", "operator": "Exists"}]},
-    {"matchExpressions": [{"key": "made-up.example/present", "operator": "In", "values": ["yes"]}]},
-    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]},
-    {},
-)
+ANNOTATIONS: Mapping[str, str] = tables.table(__file__, "annotations")
+ENV: Sequence[Object] = tables.table(__file__, "env")
+PLAIN_RESOURCES: Sequence[Object] = tables.table(__file__, "plain resources")
+TOLERATIONS: Sequence[Object] = tables.table(__file__, "tolerations")
+TERMS: Sequence[Object] = tables.table(__file__, "terms")
 
 
 def pods() -> st.SearchStrategy[Object]:

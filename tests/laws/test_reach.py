@@ -41,7 +41,7 @@ class Pool:
 
     labels: Labels
     each: Fraction = Fraction(1)
-    parts: tuple[int, ...] = ()
+    parts: Sequence[int] = ()
     largest: int | None = None
 
     def gives(self, amount: int) -> Fraction:
@@ -54,71 +54,17 @@ class Pool:
         return min(devices, Fraction(1)) if amount <= self.largest else Fraction(0)
 
 
-def _gke(**more: str) -> Labels:
-    named = {f"cloud.google.com/gke-{key.replace('_', '-')}": value for key, value in more.items()}
-    return {"cloud.google.com/gke-accelerator": "nvidia-tesla-a100", **named}
-
-
-def _mig(profile: str) -> Labels:
-    product = f"NVIDIA-A100-SXM4-40GB-MIG-{profile}"
-    slices = {"nvidia.com/mig.strategy": "single", "nvidia.com/gpu.slices.gi": profile[0]}
-    return {**slices, "nvidia.com/gpu.product": product}
-
-
-def _ascend(kind: str, chip: str, **more: str) -> Labels:
-    return {"accelerator": f"huawei-{kind}", "node.kubernetes.io/npu.chip.name": chip, **more}
-
-
-SHARED = "nvidia.com/gpu.sharing-strategy"
-SOFT = "huawei.com/scheduler.chip1softsharedev.enable"
-CARD_GIB = 80
-LARGEST_GIB = 1024
-"""No card has more: the largest that is announced, NVIDIA's Rubin Ultra, has 1 TB."""
 POOLS: Mapping[str, Mapping[str, Sequence[Pool]]] = {
-    "nvidia.com/gpu": {
-        "nvidia-gpu": [Pool({}), Pool({SHARED: "none"})],
-        "aks-gpu": [Pool({"kubernetes.azure.com/accelerator": "nvidia"})],
-        "hami-vgpu": [Pool({"gpu": "on"})],
-        "kai": [Pool({})],
-        "gke-gpu": [Pool(_gke())],
-        "gke-mig": [Pool(_gke(gpu_partition_size="3g.20gb"), Fraction(1, 2))],
-        "gke-sharing": [
-            Pool(_gke(gpu_sharing_strategy=how, max_shared_clients_per_gpu="2"), Fraction(1, 2))
-            for how in ("time-sharing", "mps")
-        ],
-        "nvidia-grid": [Pool({"nvidia.com/vgpu.present": "true"})],
-        "nvidia-mig-single": [Pool(_mig("3g.20gb"), Fraction(1, 2)), Pool(_mig("1g.5gb"), Fraction(1, 7))],
-        "nvidia-time-slicing": [Pool({SHARED: "time-slicing"}, Fraction(1, 10))],
-        "nvidia-mps": [Pool({SHARED: "mps"}, Fraction(1, 10))],
-        "": [Pool({})],
-    },
-    "huawei.com/Ascend910": {
-        "ascend-910": [Pool(_ascend("Ascend910", "910B3")), Pool(_ascend("Ascend910", "910A"))],
-        "ascend-soft-share": [Pool(_ascend("Ascend910", "910B3", **{SOFT: "true"}), Fraction(1, 100))],
-        "": [Pool({})],
-    },
-    "huawei.com/npu-core": {
-        "ascend-vnpu-dynamic": [Pool(_ascend("Ascend310P", "310P3"), Fraction(1, 8), (1, 2, 4))],
-        "ascend-vnpu-dynamic-910b": [
-            Pool(_ascend("Ascend910", "910B3"), Fraction(1, 20), (5, 10)),
-            Pool(_ascend("Ascend910", "910B2"), Fraction(1, 24), (6, 12)),
-        ],
-    },
-    "aliyun.com/gpu-mem": {
-        "aliyun-cgpu": [
-            Pool({"ack.node.gpu.schedule": how}, Fraction(1, CARD_GIB), largest=LARGEST_GIB)
-            for how in ("cgpu", "mps")
-        ],
-        "aliyun-gpushare": [Pool({"gpushare": "true"}, Fraction(1, CARD_GIB), largest=LARGEST_GIB)],
-        "aliyun-gpushare-mib": [Pool({"gpushare": "true"}, Fraction(1, CARD_GIB * 1024), largest=LARGEST_GIB * 1024)],
-    },
-    "amd.com/gpu": {"amd-gpu": [Pool({})], "hami-amd": [Pool({})], "": [Pool({})]},
-    "aws.amazon.com/neuroncore": {
-        "aws-neuron": [Pool({}, Fraction(1, 2))],
-        "hami-neuron": [Pool({}, Fraction(1, 2)), Pool({}, Fraction(1, 8))],
-    },
+    resource: {
+        backend: [Pool(**{**pool, "each": Fraction(pool.get("each", 1))}) for pool in pools]
+        for backend, pools in by_backend.items()
+    }
+    for resource, by_backend in tables.table(__file__, "pools").items()
 }
-"""By resource and back end, what its vendor says of its nodes; those of nobody are strangers to every cluster."""
+"""By resource and back end, what its vendor says of its nodes; those of nobody are strangers to every cluster.
+
+A card has 80 GiB here, and none has more than 1 TB: the largest that is announced, NVIDIA's Rubin Ultra, has that.
+"""
 
 AMOUNTS: Mapping[str, Any] = tables.table(__file__, "amounts")
 QUOTAS = {"huawei.com/scheduler.softShareDev.aicoreQuota": "8", "huawei.com/scheduler.softShareDev.hbmQuota": "4096"}

@@ -1,32 +1,16 @@
 """Huawei's Ascend, by MindCluster, by HAMi, and by Volcano with HAMi's plugin: a share is a template, or soft."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
+from tests import tables
 from tests.laws.vendors.seen import MIB, Given, Seen, among, counting, percent
 
 Template = tuple[int, int]
 """MB and AI cores."""
 
-CHIPS: Mapping[str, Template] = {
-    "Ascend910A": (32768, 30),
-    "Ascend910B2": (65536, 24),
-    "Ascend910B3": (65536, 20),
-    "Ascend910B4": (32768, 20),
-    "Ascend910B4-1": (65536, 20),
-    "Ascend910C": (65536, 20),
-    "Ascend310P": (24576, 8),
-}
-_TWENTY = ((16384, 5), (32768, 10))
-TEMPLATES: Mapping[str, tuple[Template, ...]] = {
-    "Ascend910A": ((2184, 2), (4369, 4), (8738, 8), (17476, 16)),
-    "Ascend910B2": ((8192, 3), (16384, 6), (32768, 12)),
-    "Ascend910B3": _TWENTY,
-    "Ascend910B4": ((8192, 5), (16384, 10)),
-    "Ascend910B4-1": _TWENTY,
-    "Ascend910C": _TWENTY,
-    "Ascend310P": ((3072, 1), (6144, 2), (12288, 4)),
-}
+CHIPS: Mapping[str, Template] = tables.table(__file__, "chips")
+TEMPLATES: Mapping[str, Sequence[Template]] = tables.table(__file__, "templates")
 
 
 def _of(seen: Seen, template: Template) -> Given:
@@ -111,7 +95,7 @@ def _hami(chip: str, scheduler: str = "hami-scheduler") -> Callable[[Seen], Give
 
 def _by_core(seen: Seen) -> Given:
     assert seen.annotations["huawei.com/vnpu-mode"] == "hami-core"
-    count, memory, cores = (seen.limits.get(f"huawei.com/Ascend910B3{name}") for name in ("", "-memory", "-core"))
+    count, memory, cores = seen.of("huawei.com/Ascend910B3", "", "-memory", "-core")
     assert count == 1
     return seen.sized(seen.memory if memory is None else memory * MIB, None if cores is None else percent(cores))
 

@@ -17,7 +17,7 @@ def _amd_partition(seen: Seen) -> Given:
 
 def _hami_amd(seen: Seen) -> Given:
     seen.scheduled("hami-scheduler")
-    count, memory, cores = (seen.limits.get(f"amd.com/{name}") for name in ("gpu", "gpumem", "gpucores"))
+    count, memory, cores = seen.of("amd.com/", "gpu", "gpumem", "gpucores")
     assert count is not None
     size = seen.memory if memory is None else memory * MIB
     return seen.sized(size, percent(100 if cores is None else cores), count)
@@ -25,15 +25,13 @@ def _hami_amd(seen: Seen) -> Given:
 
 def _cambricon(seen: Seen) -> Given:
     seen.scheduled("hami-scheduler")
-    count, memory, cores = (
-        seen.limits.get(f"cambricon.com/{name}") for name in ("vmlu", "mlu.smlu.vmemory", "mlu.smlu.vcore")
-    )
+    count, memory, cores = seen.of("cambricon.com/", "vmlu", "mlu.smlu.vmemory", "mlu.smlu.vcore")
     return _one_shared(seen, count, None if memory is None else memory * 256 * MIB, 100 if cores is None else cores)
 
 
 def _hygon(seen: Seen) -> Given:
     seen.scheduled("hami-scheduler")
-    count, memory, cores = (seen.limits.get(f"hygon.com/dcu{name}") for name in ("num", "mem", "cores"))
+    count, memory, cores = seen.of("hygon.com/dcu", "num", "mem", "cores")
     return _one_shared(seen, count, None if memory is None else memory * MIB, 100 if cores is None else cores)
 
 
@@ -65,7 +63,7 @@ def _vcuda(seen: Seen, count: int | None, memory: int | None, cores: int | None)
 
 def _iluvatar_vcuda(seen: Seen) -> Given:
     """The vendor's own manager: without a count, 100 of compute for each card."""
-    count, memory, cores = (seen.limits.get(f"iluvatar.ai/{name}") for name in ("vgpu", "vcuda-memory", "vcuda-core"))
+    count, memory, cores = seen.of("iluvatar.ai/", "vgpu", "vcuda-memory", "vcuda-core")
     if count is None:
         count = 1 if cores is None or cores < 100 else hundreds(cores)
     return _vcuda(seen, count, memory, cores)
@@ -74,7 +72,7 @@ def _iluvatar_vcuda(seen: Seen) -> Given:
 def _metax(seen: Seen) -> Given:
     """A bare number of memory is GiB; one with a suffix is what it says."""
     seen.scheduled("hami-scheduler")
-    whole, count, cores = (seen.limits.get(f"metax-tech.com/{name}") for name in ("gpu", "sgpu", "vcore"))
+    whole, count, cores = seen.of("metax-tech.com/", "gpu", "sgpu", "vcore")
     assert (whole is None) != (count is None)
     if whole is not None:
         return seen.whole(whole)
@@ -85,7 +83,7 @@ def _metax(seen: Seen) -> Given:
 
 def _moore_threads(seen: Seen) -> Given:
     seen.scheduled("hami-scheduler")
-    count, memory, cores = (seen.limits.get(f"mthreads.com/{name}") for name in ("vgpu", "sgpu-memory", "sgpu-core"))
+    count, memory, cores = seen.of("mthreads.com/", "vgpu", "sgpu-memory", "sgpu-core")
     assert count is not None
     if count > 1:
         assert memory in {None, 96 * count}
@@ -101,9 +99,7 @@ def _moore_threads(seen: Seen) -> Given:
 def _enflame(seen: Seen) -> Given:
     """Whole cards; or memory and compute, or slices, of one card, of which HAMi makes a partition that has both."""
     seen.scheduled("hami-scheduler")
-    whole, slices, memory, cores = (
-        seen.limits.get(f"enflame.com/{name}") for name in ("gcu", "drs-gcu", "gcu-memory", "gcu-core")
-    )
+    whole, slices, memory, cores = seen.of("enflame.com/", "gcu", "drs-gcu", "gcu-memory", "gcu-core")
     if whole is not None:
         seen.only("enflame.com/gcu")
         return seen.whole(whole)
@@ -119,7 +115,7 @@ def _enflame(seen: Seen) -> Given:
 def _kunlunxin(seen: Seen) -> Given:
     """A quarter, a half, or all of a card: HAMi rounds memory up to them, and the compute goes with it."""
     seen.scheduled("hami-scheduler")
-    whole, count, memory = (seen.limits.get(f"kunlunxin.com/{name}") for name in ("xpu", "vxpu", "vxpu-memory"))
+    whole, count, memory = seen.of("kunlunxin.com/", "xpu", "vxpu", "vxpu-memory")
     assert (whole is None) != (count is None)
     if memory is None:
         return seen.whole(whole or count or 0)

@@ -10,9 +10,7 @@ from tests.laws.vendors.seen import GIB, MIB, Given, Seen, among, hundreds, perc
 
 def _cgpu(seen: Seen) -> Given:
     """Nodes serve either memory alone or memory with compute; several cards share memory alone."""
-    memory, cores, tflops = (
-        seen.limits.get(f"aliyun.com/gpu-{name}") for name in ("mem", "core.percentage", "core.tflops")
-    )
+    memory, cores, tflops = seen.of("aliyun.com/gpu-", "mem", "core.percentage", "core.tflops")
     cards = int(seen.labels.get("aliyun.com/gpu-count", "1"))
     mode = seen.nodes("ack.node.gpu.schedule")
     assert memory is not None
@@ -35,7 +33,7 @@ _QGPU = "tke.cloud.tencent.com/qgpu-"
 
 def _qgpu(seen: Seen) -> Given:
     """5 to 100 in fives, 100 for each whole card, or between 100 and 200 for two cards, which are rounded down."""
-    core, memory, greedy = (seen.limits.get(_QGPU + name) for name in ("core", "memory", "core-greedy"))
+    core, memory, greedy = seen.of(_QGPU, "core", "memory", "core-greedy")
     role = seen.annotations.get("tke.cloud.tencent.com/app-class")
     if role in {"offline", "online"}:
         assert core is None
@@ -55,7 +53,7 @@ def _qgpu(seen: Seen) -> Given:
 
 def _vcuda(seen: Seen) -> Given:
     """Below 100 a part of one card, which needs memory as well; else 100 for each card."""
-    core, memory = (seen.limits.get(f"tencent.com/vcuda-{name}") for name in ("core", "memory"))
+    core, memory = seen.of("tencent.com/vcuda-", "core", "memory")
     assert core is not None
     if core >= 100:
         return seen.whole(hundreds(core))
@@ -72,7 +70,7 @@ def _each(total: int, cards: int) -> int:
 def _xgpu(seen: Seen) -> Given:
     """Blocks of 128 MiB, and steps of 5 percent; a label makes them a total of several cards."""
     seen.scheduled("volcano")
-    memory, cores = (seen.limits.get(f"volcano.sh/gpu-{name}") for name in ("mem.128Mi", "core.percentage"))
+    memory, cores = seen.of("volcano.sh/gpu-", "mem.128Mi", "core.percentage")
     cards = int(seen.labels.get("volcano.sh/gpu-num", "1"))
     assert memory is not None
     limit = None if cores is None else percent(_each(cores, cards), step=5, low=5)
@@ -82,9 +80,7 @@ def _xgpu(seen: Seen) -> Given:
 def _baidu(seen: Seen) -> Given:
     """Cards; a size in GiB or percent takes that part of each. A pod that limits no compute takes what is left."""
     seen.scheduled("volcano")
-    cards, memory, part, cores = (
-        seen.limits.get(f"baidu.com/v100_32g_cgpu{name}") for name in ("", "_memory", "_memory_percent", "_core")
-    )
+    cards, memory, part, cores = seen.of("baidu.com/v100_32g_cgpu", "", "_memory", "_memory_percent", "_core")
     assert cards is not None
     if memory is None and part is None:
         assert cores is None
@@ -136,7 +132,7 @@ NEURON_CORES = {"Inferentia": 4, "Inferentia2": 2, "Trainium": 2, "Trainium2": 8
 
 def _neuron(seen: Seen) -> Given:
     """Devices, or cores: less than a device has, or a multiple of them."""
-    devices, cores = (seen.limits.get(f"aws.amazon.com/{name}") for name in ("neuron", "neuroncore"))
+    devices, cores = seen.of("aws.amazon.com/", "neuron", "neuroncore")
     assert (devices is None) != (cores is None)
     if cores is None:
         return seen.whole(devices or 0)

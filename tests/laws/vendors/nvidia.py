@@ -4,58 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
+from tests import tables
 from tests.laws.vendors.seen import GIB, MIB, Given, Seen, counting
 
-Slices = Mapping[str, tuple[int, int, int]]
-"""By profile: GiB by its name, slices of memory, slices of compute."""
-
-
-def _seven(one: int, double: int, half: int, all_of_it: int) -> Slices:
-    return {
-        f"1g.{one}gb": (one, 1, 1),
-        f"1g.{one}gb+me": (one, 1, 1),
-        f"1g.{double}gb": (double, 2, 1),
-        f"2g.{double}gb": (double, 2, 2),
-        f"3g.{half}gb": (half, 4, 3),
-        f"4g.{half}gb": (half, 4, 4),
-        f"7g.{all_of_it}gb": (all_of_it, 8, 7),
-    }
-
-
-_FOUR_24 = {"1g.6gb": (6, 1, 1), "2g.12gb": (12, 2, 2), "4g.24gb": (24, 4, 4)}
-_FOUR_96 = {"1g.24gb": (24, 1, 1), "2g.48gb": (48, 2, 2), "4g.96gb": (96, 4, 4)}
-MIG: Mapping[str, Slices] = {
-    "A30": {**_FOUR_24, "1g.6gb+me": (6, 1, 1), "2g.12gb+me": (12, 2, 2)},
-    "A100-40GB": _seven(5, 10, 20, 40),
-    "A800-40GB": _seven(5, 10, 20, 40),
-    "A100-80GB": _seven(10, 20, 40, 80),
-    "A800-80GB": _seven(10, 20, 40, 80),
-    "H100-80GB": _seven(10, 20, 40, 80),
-    "H800": _seven(10, 20, 40, 80),
-    "H100-94GB": _seven(12, 24, 47, 94),
-    "H20": _seven(12, 24, 48, 96),
-    "GH200-96GB": _seven(12, 24, 48, 96),
-    "GH200-144GB": _seven(18, 36, 72, 144),
-    "H20-3e": _seven(18, 35, 71, 141),
-    "H200": _seven(18, 35, 71, 141),
-    "B200": _seven(23, 45, 90, 180),
-    "GB200": _seven(23, 47, 93, 186),
-    "B300": _seven(34, 67, 135, 269),
-    "GB300": _seven(35, 70, 139, 278),
-    "RTX-PRO-6000": {
-        **{name + extra: slices for name, slices in _FOUR_96.items() for extra in ("", "+gfx")},
-        **{name + extra: _FOUR_96[name] for name in ("1g.24gb", "2g.48gb") for extra in ("+me.all", "-me")},
-        "1g.24gb+me": (24, 1, 1),
-    },
-}
-"""NVIDIA's tables of MIG, by card."""
-
-USABLE: Mapping[str, Mapping[str, int]] = {
-    "A30": {"1g": 5836, "2g": 11672, "4g": 23344},
-    "A100-40GB": {"1g.5gb": 4864, "1g.10gb": 9856, "2g": 9856, "3g": 19968, "4g": 19968, "7g": 40192},
-    "A100-80GB": {"1g.10gb": 9728, "1g.20gb": 19968, "2g": 19968, "3g": 40192, "4g": 40192, "7g": 80384},
-}
-"""What NVML says that a partition has, in MiB, where it is known."""
+MIG: Mapping[str, Mapping[str, tuple[int, int, int]]] = tables.table(__file__, "mig")
+USABLE: Mapping[str, Mapping[str, int]] = tables.table(__file__, "usable")
 
 
 def partition(seen: Seen, profile: str, devices: int) -> Given:

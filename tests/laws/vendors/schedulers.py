@@ -19,9 +19,7 @@ def _shares(seen: Seen, memory: int | None, percentage: int | None, cores: int |
 
 
 def _hami(seen: Seen) -> Given:
-    count, memory, percentage, cores = (
-        seen.limits.get(f"nvidia.com/{name}") for name in ("gpu", "gpumem", "gpumem-percentage", "gpucores")
-    )
+    count, memory, percentage, cores = seen.of("nvidia.com/", "gpu", "gpumem", "gpumem-percentage", "gpucores")
     seen.scheduled("hami-scheduler")
     assert count is not None
     assert seen.annotations.get("nvidia.com/vgpu-mode") in {None, "hami-core"}
@@ -52,9 +50,7 @@ def _hami_mig(seen: Seen) -> Given:
 
 
 def _volcano(seen: Seen) -> Given:
-    count, memory, percentage, cores = (
-        seen.limits.get(f"volcano.sh/vgpu-{name}") for name in ("number", "memory", "memory-percentage", "cores")
-    )
+    count, memory, percentage, cores = seen.of("volcano.sh/vgpu-", "number", "memory", "memory-percentage", "cores")
     seen.scheduled("volcano")
     assert count is not None
     assert seen.annotations["volcano.sh/vgpu-mode"] == "hami-core"
@@ -121,7 +117,7 @@ def _kai(scheduler: str) -> Callable[[Seen], Given]:
 
 
 def _elastic(seen: Seen) -> Given:
-    core, memory = (seen.limits.get(f"elasticgpu.com/gpu-{name}") for name in ("core", "memory"))
+    core, memory = seen.of("elasticgpu.com/gpu-", "core", "memory")
     assert core is not None or memory is not None
     if core is not None and core >= 100 and memory is None:
         return seen.whole(hundreds(core))

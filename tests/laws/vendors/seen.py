@@ -47,6 +47,10 @@ class Seen:
         assert all(value.denominator == 1 and value > 0 for value in limits.values())
         return {name: value.numerator for name, value in limits.items()}
 
+    def of(self, system: str, *names: str) -> list[int | None]:
+        """Limits of a system by the ends of their names, None for one that is not there."""
+        return [self.limits.get(system + name) for name in names]
+
     def text(self, name: str) -> str | None:
         """A limit as it is written."""
         text = ((self._container.get("resources") or {}).get("limits") or {}).get(name)

@@ -30,35 +30,7 @@ _VENDORS: Mapping[str, Any] = tables.table(__file__, "vendors")
 """Whose cards a system has, by how its name begins; all others share NVIDIA's. One has any."""
 
 _GKE: Mapping[str, Any] = tables.table(__file__, "gke")
-_910 = ("Ascend910A", "Ascend910B2", "Ascend910B3", "Ascend910B4", "Ascend910B4-1", "Ascend910C")
-_PRO = ("Ascend910ProA", "Ascend910ProB")
-_MIG = ("A100-40GB", "A100-80GB", "H100-80GB", "H200", "B200", "RTX-PRO-6000")
-CARDS: Mapping[str, Collection[str]] = {
-    "gke-gpu": _GKE,
-    "gke-sharing": _GKE,
-    "gke-mig": _MIG,
-    "hami-mig": (*_MIG, "A30", "H20", "H20-3e", "GH200-96GB"),
-    "ascend-310p": ["Ascend310P"],
-    "ascend-910": (*_910, *_PRO),
-    "ascend-soft-share": _910[1:],
-    "ascend-vnpu-dynamic": ["Ascend310P"],
-    "ascend-vnpu-dynamic-910b": _910[1:],
-    "ascend-vnpu-static": ["Ascend310P", *_910[1:]],
-    "ascend-vnpu-static-910a": ["Ascend910A"],
-    "hami-ascend-310p": ["Ascend310P"],
-    **{f"hami-{chip.lower().replace('ascend', 'ascend-')}": [chip] for chip in _910},
-    "hami-ascend-soft": ["Ascend910B3"],
-    **{f"volcano-{chip.lower().replace('ascend', 'ascend-')}": [chip] for chip in (*_910, "Ascend310P")},
-    "volcano-ascend-soft": ["Ascend910B3"],
-    "baidu-cgpu": ["V100-32GB"],
-    "furiosa-rngd": ["RNGD"],
-    "hami-enflame": ["S60"],
-    **{f"hami-iluvatar-{card.lower()}": [card] for card in ("BI-V100", "BI-V150", "MR-V100", "MR-V50")},
-    "hami-kunlunxin": ["P800"],
-    "hami-moore-threads": ["MTT-S4000"],
-    "hami-neuron": ["Inferentia2", "Trainium"],
-}
-"""The cards of systems that have some of their vendor's only."""
+CARDS: Mapping[str, Collection[str]] = tables.table(__file__, "cards")
 
 
 def _dashed(card: Model) -> Sequence[str]:
@@ -127,9 +99,9 @@ def _selected(backend: str, pod: Pod, card: Model) -> bool:
 
 
 _RINGS: Mapping[str, Collection[str]] = {
-    "ascend-910": _910[:1],
-    "ascend-910b": _910[1:],
-    "ascend-310P": ["Ascend310P"],
+    "ascend-910": CARDS["ascend-vnpu-static-910a"],
+    "ascend-910b": CARDS["ascend-soft-share"],
+    "ascend-310P": CARDS["ascend-310p"],
 }
 """The chips that MindCluster's label of a pod is for."""
 
