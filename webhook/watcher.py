@@ -123,7 +123,13 @@ class Watcher:
                     self._changed.clear()  # before the objects are looked at: a later change is seen the next time
                     self._follow(self._rules.rulebook, tasks)
                     owed = not self._write(self._rules.rulebook)
-                self._say_as_of()
+                # Tell replicas up to when nodes were heard of: the file may be right, and stay as it is, for weeks.
+                at = time() - monotonic() + self._nodes.as_of
+                with contextlib.suppress(OSError):
+                    if self._written and at > 0:
+                        mark = surroundings.heard(self._file)
+                        mark.touch(0o644)
+                        os.utime(mark, (at, at))
                 await asyncio.sleep(PAUSE_SECONDS)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), RULES_SECONDS)
@@ -144,15 +150,6 @@ class Watcher:
                 follower = Follower(self._api, paths, watched, longest=LONGEST_BACKOFF)
                 self._watched[name] = watched, tasks.create_task(follower.run())
                 self._nodes = follower if name == NODES else self._nodes
-
-    def _say_as_of(self) -> None:
-        """Tell replicas up to when nodes were heard of: the file may be right, and stay as it is, for weeks."""
-        at = time() - monotonic() + self._nodes.as_of
-        with contextlib.suppress(OSError):
-            if self._written and at > 0:
-                mark = surroundings.heard(self._file)
-                mark.touch(0o644)
-                os.utime(mark, (at, at))
 
     def _write(self, rulebook: Rulebook | None) -> bool:
         """Write the file if it should be another one, and all is known that belongs into it; False: retry later."""

@@ -50,7 +50,7 @@ def rewritten(understood: Explanation, known: Rulebook, wanted: Rulebook, settin
     read: list[Completed] = []
     for assignment in planned.assignments:
         try:
-            read.append(_completed(assignment, workload_pod, known))
+            read.append(complete(assignment, workload_pod, known))
         except CannotExpressError as reason:
             path = locations.where(assignment.demand.container, next(iter(assignment.demand.extended.amounts)))
             rule = assignment.backend.rule
@@ -308,29 +308,22 @@ class Completed(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def _completed(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
-    """What a container asks, with all that its pod says; a device is what it is on the nodes that the pod selects.
+def complete(served: Assignment, pod: Pod, rulebook: Rulebook, *, whole: bool = False) -> Completed:
+    """Complete a request that was read from resources by what the rest of the pod says of the devices.
 
-    Raises CannotExpressError as `complete` does.
+    A device is what it is on the nodes that the pod selects, unless it is said to be `whole`. Raises
+    CannotExpressError if the pod is not on the back end's nodes, or nothing says which partition it gets.
     """
     if served.demand.request is not None:
         return Completed(served, list(own(served.backend, pod)))
-    # Each back end to whose nodes the pod is bound, where a device is a part of one.
     reach = NodeSelection(pod, rulebook)
-    for candidate in choose.candidates(served.demand, rulebook) if served.request.devices == "whole" else ():
+    # Each back end to whose nodes the pod is bound, where a device is a part of one.
+    for candidate in () if whole or served.request.devices != "whole" else choose.candidates(served.demand, rulebook):
         if isinstance(candidate, Assignment):
             with suppress(CannotExpressError):
-                completed = complete(candidate, pod, rulebook)
+                completed = complete(candidate, pod, rulebook, whole=True)
                 if completed.served.request.devices != "whole" and reach.binds_to(completed.served):
                     return completed
-    return complete(served, pod, rulebook)
-
-
-def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
-    """Complete a request that was read from resources by what the rest of the pod says of the devices.
-
-    Raises CannotExpressError if the pod is not on the back end's nodes, or nothing says which partition it gets.
-    """
     bounds, backend, native = node_bounds(pod), served.backend, served.demand.extended.amounts
 
     # Of modes that only labels and annotations tell apart, that whose constant ones the pod does not contradict.
@@ -346,7 +339,6 @@ def complete(served: Assignment, pod: Pod, rulebook: Rulebook) -> Completed:
         modes = [mode for mode in alike if native.keys() <= mode.amounts.keys() and is_marked(mode)]
         served = replace(served, mode=modes[0]) if modes else served
     served = _by_nodes(served, bounds)
-    reach = NodeSelection(pod, rulebook)
     if not reach.allows(served):
         nodes = " and ".join(map(str, reach.pool(served)))
         message = f"a device of {backend.name} is on nodes {nodes}, and the pod selects others"

@@ -72,7 +72,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what becomes of the pods; NOT_FINE where one of them is denied."""
     named = [*arguments.file, *arguments.filename]
     if named and all(CODE.fullmatch(name) and not pathlib.Path(name).exists() for name in named):
-        return _explain_codes([name.upper() for name in named], as_json=arguments.output == "json")
+        meanings = {name.upper(): CODES.get(name.upper(), "") for name in named}
+        if unknown := [code for code, meaning in meanings.items() if not meaning]:
+            near = did_you_mean(closest(unknown[0], CODES)) or f"; they are {', '.join(CODES)}"
+            raise options.UsageError(f"no message begins with {unknown[0]}{near}")
+        as_text = "\n".join(f"{code}: {meaning}" for code, meaning in meanings.items())
+        options.print_json(meanings) if arguments.output == "json" else print(as_text)
+        return options.FINE
     if arguments.source and not arguments.to:
         raise options.UsageError("--from says whose pods --to rewrites; give both")
     if arguments.cluster and arguments.usage:
@@ -144,17 +150,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 CODE: Final = re.compile("GPU[0-9]{3}", re.IGNORECASE)
-
-
-def _explain_codes(codes: Sequence[str], *, as_json: bool) -> int:
-    if unknown := [code for code in codes if code not in CODES]:
-        near = did_you_mean(closest(unknown[0], CODES)) or f"; they are {', '.join(CODES)}"
-        raise options.UsageError(f"no message begins with {unknown[0]}{near}")
-    if as_json:
-        options.print_json({code: CODES[code] for code in codes})
-    else:
-        print(*(f"{code}: {CODES[code]}" for code in codes), sep="\n")
-    return options.FINE
 
 
 def _kustomized(folder: str) -> bytes:
