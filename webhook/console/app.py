@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 import yaml
 from flask import Flask, Response, abort, render_template, request
-from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 from jinja2 import StrictUndefined
 from markupsafe import Markup, escape
@@ -38,6 +37,7 @@ from webhook.core.kube import quantity
 from webhook.core.request import PREFIX
 from webhook.core.rules.rulebook import Rulebook
 from webhook.files import documents, rule_files, surroundings
+from webhook.server.serve import Application
 
 # What keeps a page without a log-in for the person at the machine: who may ask, and what an answer may do.
 
@@ -519,34 +519,6 @@ class _Worker(ThreadWorker):  # type: ignore[misc] # gunicorn has no types
         os._exit(0)
 
 
-class _Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
-    """gunicorn's view of the console, which listens on a file descriptor."""
-
-    def __init__(self, app: Flask, listener: int) -> None:
-        self.app, self.listener = app, listener
-        super().__init__()
-
-    def load_config(self) -> None:
-        """Set gunicorn up from here alone: no file, no GUNICORN_CMD_ARGS."""
-        chosen = {
-            "bind": f"fd://{self.listener}",
-            "workers": 1,
-            "worker_class": _Worker,
-            "threads": 16,  # browsers open connections ahead and say nothing on them: each holds a thread for 5 s
-            "control_socket_disable": True,  # gunicorn 27 opens one by default: a way in that has no use here
-            "accesslog": None,
-            "loglevel": "warning",
-            "graceful_timeout": 2,
-            "keepalive": 5,
-        }
-        for name, value in chosen.items():
-            self.cfg.set(name, value)
-
-    def load(self) -> Flask:
-        """The application, made before the fork."""
-        return self.app
-
-
 def serve(bind: str, rules: Path, source: Source | None = None, standings: Standings | None = None) -> int:
     """Serve the console until told to stop; the exit code. Raises UsageError."""
     listener = options.listening(bind, "--bind", "choose another with --bind HOST:PORT")
@@ -554,13 +526,15 @@ def serve(bind: str, rules: Path, source: Source | None = None, standings: Stand
     shown = f"[{name}]" if ":" in name else name
     print(f"console: http://{shown}:{number}/ with the rules of {rules}", flush=True)  # noqa: T201 - the command line
     host, _ = options.address(bind)
-    application = _Application(create_app(rules, host, source, standings), listener.detach())
-    parent = os.getpid()
+    application = Application(
+        create_app(rules, host, source, standings),
+        bind=f"fd://{listener.detach()}",
+        worker_class=_Worker,
+        threads=16,  # browsers open connections ahead and say nothing on them: each holds a thread for 5 s
+        loglevel="warning",
+        graceful_timeout=2,
+        keepalive=5,
+    )
     with suppress(KeyboardInterrupt):  # before gunicorn has set its own handlers
-        try:
-            application.run()
-        except SystemExit as stop:
-            if os.getpid() != parent:
-                raise  # the worker leaves through here as well
-            return options.FAILED if stop.code else options.FINE
+        return application.serve()
     return options.FINE

@@ -24,7 +24,7 @@ from email.utils import formatdate
 from math import inf
 from pathlib import Path
 from time import monotonic, time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import uvloop
 from gunicorn import glogging
@@ -119,6 +119,15 @@ Attach = Callable[[Lane], Coroutine[Any, Any, None]]
 """Makes a task beside the lane, in the same process; it runs until it is cancelled."""
 
 
+class Program(NamedTuple):
+    """What the worker serves, loaded before the fork. One process keeps counters simple; replicas are for scale."""
+
+    settings: Settings
+    lane: Lane
+    rules: ReloadedRules
+    attach: Attach | None
+
+
 def serve(settings: Settings, attach: Attach | None = None, prepare: Callable[[Lane], None] | None = None) -> int:
     """Serve until a signal ends it; returns the exit code.
 
@@ -141,17 +150,24 @@ def serve(settings: Settings, attach: Attach | None = None, prepare: Callable[[L
         why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         log.critical("cannot start: %s", why)
         return FAILED
-    application = Application(settings, lane, rules, attach)
+    certificate, key = settings.certificate
+    application = Application(
+        Program(settings, lane, rules, attach),
+        bind=[settings.bind, *([settings.metrics] if settings.metrics else [])],
+        backlog=4096,  # what Linux allows (net.core.somaxconn); who does not fit tries again a second later
+        worker_class=AdmissionWorker,
+        worker_tmp_dir=MEMORY if os.access(MEMORY, os.W_OK) else None,
+        proc_name="gpu-webhook",
+        certfile=str(certificate),
+        keyfile=str(key),
+        logger_class=GunicornLogger,
+        loglevel=settings.log_level,
+        timeout=HEARTBEAT_SECONDS,
+        graceful_timeout=round(settings.drain_seconds + settings.finish_seconds + ABANDON_SECONDS),
+    )
     gc.collect()
     gc.freeze()  # what is loaded stays; the collector need not touch its pages, which would copy them
-    arbiter = os.getpid()
-    try:
-        application.run()
-    except SystemExit as stop:
-        if os.getpid() != arbiter:
-            raise  # the worker leaves through here as well
-        return FAILED if stop.code else 0
-    return 0
+    return application.serve()
 
 
 def _load(settings: Settings, rules: ReloadedRules) -> None:
@@ -184,38 +200,31 @@ class GunicornLogger(glogging.Logger):  # type: ignore[misc] # gunicorn has no t
 
 
 class Application(BaseApplication):  # type: ignore[misc] # gunicorn has no types
-    """gunicorn's view of this program."""
+    """gunicorn's view of a program of one worker: set up by `chosen` alone, by no file and no GUNICORN_CMD_ARGS."""
 
-    def __init__(self, settings: Settings, lane: Lane, rules: ReloadedRules, attach: Attach | None) -> None:
-        self.settings, self.lane, self.rules, self.attach = settings, lane, rules, attach
+    def __init__(self, program: Any, **chosen: object) -> None:
+        self.program, self.chosen = program, chosen
         super().__init__()
 
     def load_config(self) -> None:
-        """Set gunicorn up from `settings` alone: no file, no GUNICORN_CMD_ARGS."""
-        settings = self.settings
-        certificate, key = settings.certificate
-        chosen = {
-            "bind": [settings.bind, *([settings.metrics] if settings.metrics else [])],
-            "backlog": 4096,  # what Linux allows (net.core.somaxconn); who does not fit tries again a second later
-            "workers": 1,  # one process keeps counters simple; a Deployment scales by replicas
-            "worker_class": AdmissionWorker,
-            "worker_tmp_dir": MEMORY if os.access(MEMORY, os.W_OK) else None,
-            "proc_name": "gpu-webhook",
-            "certfile": str(certificate),
-            "keyfile": str(key),
-            "control_socket_disable": True,  # gunicorn 27 opens one by default; nothing here uses it
-            "logger_class": GunicornLogger,
-            "loglevel": settings.log_level,
-            "accesslog": None,  # a decision line says more
-            "timeout": HEARTBEAT_SECONDS,
-            "graceful_timeout": round(settings.drain_seconds + settings.finish_seconds + ABANDON_SECONDS),
-        }
-        for name, value in chosen.items():
+        """Set gunicorn up; 27 opens a control socket by default, and nothing here uses it."""
+        for name, value in {"workers": 1, "accesslog": None, "control_socket_disable": True, **self.chosen}.items():
             self.cfg.set(name, value)
 
-    def load(self) -> Lane:
-        """The application, loaded before the fork."""
-        return self.lane
+    def load(self) -> Any:
+        """The program, made before the fork."""
+        return self.program
+
+    def serve(self) -> int:
+        """Serve until a signal ends it; returns the exit code."""
+        arbiter = os.getpid()
+        try:
+            self.run()
+        except SystemExit as stop:
+            if os.getpid() != arbiter:
+                raise  # the worker leaves through here as well
+            return FAILED if stop.code else 0
+        return 0
 
 
 JUST_MADE_SECONDS: Final = 0.5
@@ -227,8 +236,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.settings: Settings = self.app.settings
-        self.lane: Lane = self.app.lane
+        program: Program = self.app.program
+        self.settings, self.lane, self.rules, self.attach = program
         self._door: Door
         self._stops_accepting = self._gives_up = inf
         self._certificate, self._surroundings = rule_files.Change(), rule_files.Change()
@@ -252,8 +261,8 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         self._door = Door(within_descriptors(settings), self.lane)
         self._use_certificate(starting=True)
         self._look_around()
-        if self.app.attach is not None:
-            self._attached = loop.create_task(self.app.attach(self.lane))
+        if self.attach is not None:
+            self._attached = loop.create_task(self.attach(self.lane))
         if settings.surroundings is not None and not settings.surroundings.exists():
             log.info("nothing is known of the cluster's nodes yet: %s is not there", settings.surroundings)
         following = loop.create_task(self._follow_rules())
@@ -350,10 +359,10 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         """Use changed rules, which a thread reads: meanwhile reviews are answered by those before."""
         while True:
             await asyncio.sleep(self.settings.rules_seconds)
-            before = self.app.rules.rulebook
-            if not await asyncio.to_thread(self.app.rules.refresh):
+            before = self.rules.rulebook
+            if not await asyncio.to_thread(self.rules.refresh):
                 continue
-            rules = self.app.rules.rulebook
+            rules = self.rules.rulebook
             if rules is None or rules is before:
                 self.lane.metrics.reloaded("rules", usable=False)
                 continue
