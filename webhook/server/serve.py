@@ -52,12 +52,8 @@ _AT_ANY_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL: certificates that have expired are read, too."""
 
 
-class CertificateError(UnreadableError):
-    """Which files cannot be used, and why."""
-
-
 def tls_context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.SSLContext:
-    """A server's context; raises CertificateError if the files are not what they should be.
+    """A server's context; raises UnreadableError if the files are not what they should be.
 
     With a `client_ca` a client may present a certificate, which that CA must have signed. Without one a client gets
     no review answered (`connections.py`); the kubelet's probes, which have none, still get their answer.
@@ -71,12 +67,12 @@ def tls_context(pair: tuple[Path, Path], client_ca: Path | None = None) -> ssl.S
         # The password is empty: OpenSSL would ask the terminal for that of an encrypted key, and wait.
         context.load_cert_chain(certificate, key, password="")
     except OSError as error:
-        raise CertificateError(f"{certificate} and {key} are no certificate with its key: {error}") from None
+        raise UnreadableError(f"{certificate} and {key} are no certificate with its key: {error}") from None
     if client_ca is not None:
         try:
             context.load_verify_locations(client_ca)
         except OSError as error:
-            raise CertificateError(f"{client_ca} of --client-ca has no certificate of a CA: {error}") from None
+            raise UnreadableError(f"{client_ca} of --client-ca has no certificate of a CA: {error}") from None
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
@@ -328,7 +324,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
             return
         try:
             self._door.context, counted.certificate_expiry = self._certificate_now(counted.certificate_expiry)
-        except CertificateError as error:
+        except UnreadableError as error:
             if starting:
                 log.critical("no certificate: %s", error)
                 raise SystemExit(Arbiter.WORKER_BOOT_ERROR) from error
@@ -341,7 +337,7 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
                 log.info("the certificate was reloaded")
 
     def _certificate_now(self, expiry_before: float) -> tuple[ssl.SSLContext, float]:
-        """What the files have now, and when it expires; raises CertificateError.
+        """What the files have now, and when it expires; raises UnreadableError.
 
         An expired pair does not replace one that has not expired. If both have, this clock may be wrong.
         """
@@ -350,9 +346,9 @@ class AdmissionWorker(Worker):  # type: ignore[misc] # gunicorn has no types
         try:
             expiry = certificate_expiry(context, certificate.read_bytes())
         except OSError as error:
-            raise CertificateError(f"{certificate} cannot be read: {error.strerror}") from None
+            raise UnreadableError(f"{certificate} cannot be read: {error.strerror}") from None
         if expiry < time() < expiry_before:
-            raise CertificateError(f"{certificate} has expired")
+            raise UnreadableError(f"{certificate} has expired")
         return context, expiry
 
     async def _follow_rules(self) -> None:
