@@ -28,10 +28,11 @@ from webhook.core.kube import fields
 from webhook.core.rules import rulebook
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Cards
+from webhook.core.rules.claims import ClaimSource
 from webhook.core.rules.cluster import KUBERNETES, Cluster
 from webhook.core.rules.load import Memory, read
 from webhook.core.rules.objects import Workload
-from webhook.core.rules.rulebook import ClaimSource, Rulebook
+from webhook.core.rules.rulebook import Rulebook
 from webhook.files.documents import parse
 from webhook.telemetry import DIGEST_LENGTH
 

@@ -17,8 +17,8 @@ from webhook.core.kube.fields import at, field_path
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError, show, show_size, shown
 from webhook.core.request import ASKING, Devices, FieldValue
-from webhook.core.rules.claims import ClaimExample
-from webhook.core.rules.rulebook import ClaimSource, Rulebook
+from webhook.core.rules.claims import ClaimExample, ClaimSource
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.violations import Refusal, Violation
 
 Object = Mapping[str, Any]

@@ -96,11 +96,12 @@ class ClaimExample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimSourceSpec:
+class ClaimSource:
     """Objects that say what a container asks, and that a pod only names.
 
     `prefixes` are annotations without the name of the container, which follows. `resources` is the field of a claim
     with its `limits` and `requests`. `aliases` are `names` the other way round: by the other name of a resource.
+    `words` is the rulebook of its `reader` alone, by which a claim is read.
     """
 
     name: str = derived(forms.document)
@@ -143,6 +144,7 @@ class ClaimSourceSpec:
         default=(),
     )
     aliases: Mapping[str, str] = field(default_factory=dict)
+    words: Any = None
 
     @property
     def rule(self) -> str:
@@ -167,7 +169,7 @@ class ClaimSourceSpec:
             owns=frozenset(name for mode in self.reads for name in mode.amounts),
         )
 
-    def aliased(self, section: Section, scope: forms.Scope) -> ClaimSourceSpec:
+    def aliased(self, section: Section, scope: forms.Scope) -> ClaimSource:
         """The same with its names the other way round; none if one of them has another meaning already."""
         owned = self.reader.owns
 
@@ -190,4 +192,4 @@ _CLAIM_GROUPS: Final = {
     "claims": forms.Group("The objects that pods name, and the fields of a request.", required=True),
     "classes": forms.Group("The objects that say who provides for a claim."),
 }
-CLAIM_SOURCE: Final = form(ClaimSourceSpec, groups=_CLAIM_GROUPS, complete=ClaimSourceSpec.aliased)
+CLAIM_SOURCE: Final = form(ClaimSource, groups=_CLAIM_GROUPS, complete=ClaimSource.aliased)

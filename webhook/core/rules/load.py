@@ -1,7 +1,7 @@
 """All documents together: their heads and names, and the references between them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from math import ceil
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -20,11 +20,11 @@ from webhook.core.forms.document import (
 from webhook.core.forms.labels import MAX_NAME, is_subdomain
 from webhook.core.rules.backend import BACKEND, Backend
 from webhook.core.rules.catalog import DEVICE_CATALOG, Card, Cards, DeviceCatalog, Known, Profile
-from webhook.core.rules.claims import CLAIM_SOURCE
+from webhook.core.rules.claims import CLAIM_SOURCE, ClaimSource
 from webhook.core.rules.cluster import CLUSTER, PROTECTION, Protected
 from webhook.core.rules.modes import Mode, Output
 from webhook.core.rules.objects import BUILT_IN, WORKLOAD, Kinds, Workload
-from webhook.core.rules.rulebook import ClaimSource, Rulebook, asking, index, with_backend_alone
+from webhook.core.rules.rulebook import Rulebook, asking, index, with_backend_alone
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY, Exemption, Tenancy, TenantPolicy
 from webhook.core.rules.verbs import Amount, Slot
 
@@ -340,8 +340,7 @@ def _backend(name: str, set_here: Parameters, devices: Cards, *lineage: Node) ->
 def _source(name: str, set_here: Parameters, spec: Node) -> tuple[ClaimSource, Sequence[Problem]]:
     resolved, problems = _resolved(name, spec, spec, set_here)
     source = CLAIM_SOURCE.read_spec(name, resolved, problems)
-    values = {field.name: getattr(source, field.name) for field in fields(source)}
-    return ClaimSource(**values, words=with_backend_alone(source.reader, Cards())), problems
+    return replace(source, words=with_backend_alone(source.reader, Cards())), problems
 
 
 def _resolved(name: str, own: Node, whole: Node, set_here: Parameters) -> tuple[Node, list[Problem]]:

@@ -16,20 +16,13 @@ from webhook.core.quota.tally import Tally
 from webhook.core.request import DEVICES
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, Cards
-from webhook.core.rules.claims import ClaimSourceSpec
+from webhook.core.rules.claims import ClaimSource
 from webhook.core.rules.cluster import Cluster, Protection
 from webhook.core.rules.modes import Mode
 from webhook.core.rules.tenant_policy import Tenancy
 from webhook.core.rules.verbs import PERCENT, QUANTITY, Amount, Slot, SlotKind
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimSource(ClaimSourceSpec):
-    """A source of claims, and `words`: the rulebook of its `reader` alone, by which a claim is read."""
-
-    words: Rulebook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
