@@ -1,6 +1,7 @@
 """What the README shows is what happens."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from tests import builders, readme
+from tests.cli.program import run
 from tests.edited import edited
 from webhook.core import request
 from webhook.core.kube import pod
@@ -50,20 +52,13 @@ def test_every_key_of_the_shorthand_is_in_the_table() -> None:
     ("marker", "text", "code"),
     [("run", TEXT, 1), ("tenants", TEXT, 1), ("convert", RULES_TEXT, 0), ("inventory", TEXT, 0)],
 )
-def test_the_command_shown_prints_what_is_shown(marker: str, text: str, code: int, tmp_path: Path) -> None:
-    shown = readme.block(marker, text)
-    command, _, printed = shown.removeprefix("$ ").partition("\nPOD\n")
-    program = Path(sys.executable).parent
+def test_the_command_shown_prints_what_is_shown(marker: str, text: str, code: int) -> None:
+    command, _, printed = readme.block(marker, text).removeprefix("$ gpu-webhook ").partition("\nPOD\n")
+    words, _, given = command.partition(" <<'POD'\n")
 
-    ran = subprocess.run(
-        ["bash", "-c", f"{command}\nPOD\n"],
-        env={"PATH": f"{program}:/usr/bin:/bin", "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run(*shlex.split(words), given=given)
 
-    assert (ran.stdout, ran.returncode) == (printed, code)
+    assert (ran.out, ran.code) == (printed, code)
 
 
 def test_the_first_pod_is_explained_by_two_commands_without_an_option(tmp_path: Path) -> None:

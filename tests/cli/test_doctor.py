@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import RULES, run, start
+from tests.cli.program import RULES, run
 from tests.cluster.plane import free_port
 
 
@@ -40,7 +40,7 @@ def _asking(url: str, folder: Path) -> str:
     named = {"name": "it", "cluster": {"server": url}, "user": {}, "context": {"cluster": "it", "user": "it"}}
     kinds = {f"{kind}s": [{"name": "it", kind: named[kind]}] for kind in ("cluster", "user", "context")}
     (folder / "kubeconfig").write_text(json.dumps({**kinds, "current-context": "it"}))
-    ran = start("doctor", env={"KUBECONFIG": str(folder / "kubeconfig")})
+    ran = run("doctor", kubeconfig=folder / "kubeconfig")
     assert (ran.code, ran.out) == (2, "")
     return ran.err
 
@@ -78,7 +78,7 @@ def test_an_api_server_that_is_not_reached_is_said_and_nothing_is_advised_of_rul
 
 
 def test_without_a_cluster_it_is_an_error_and_no_finding() -> None:
-    ran = start("doctor", "--rules", RULES, env={"KUBECONFIG": "/nowhere"})
+    ran = run("doctor", "--rules", RULES, kubeconfig=Path("/nowhere"))
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "gpu-webhook: no cluster to ask: there is no kubeconfig /nowhere\n"

@@ -7,7 +7,7 @@ import pytest
 
 from tests import tables
 from tests.cli.objects import exemption, listed, namespace, policy, usage
-from tests.cli.program import RULES, run, start
+from tests.cli.program import RULES, run
 
 OBJECTS = (
     policy("vision", "vision-*", quota={"devices": 16}),
@@ -60,7 +60,7 @@ def test_an_exemption_that_ends_soon_or_ended_has_to_be_looked_after(ends: timed
 def test_without_a_cluster_and_without_files_it_is_said_where_files_come_from(
     command: str, kinds: str, tmp_path: Path
 ) -> None:
-    ran = start(command, "--rules", RULES, env={"KUBECONFIG": str(tmp_path / "none"), "HOME": str(tmp_path)})
+    ran = run(command, "--rules", RULES, kubeconfig=tmp_path / "none")
 
     assert (ran.code, ran.out) == (2, "")
     assert f"or give files, from: kubectl get {kinds}" in ran.err

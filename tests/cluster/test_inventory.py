@@ -1,8 +1,6 @@
 """The watcher and the global view on a real API server: the file follows the nodes, with few rights."""
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests import builders
+from tests.cli.program import run
 from tests.cluster.client import Client
 from tests.cluster.nodes import node
 from tests.cluster.plane import ControlPlane
@@ -17,7 +16,7 @@ from tests.cluster.pods import container, limits, pod
 from tests.cluster.processes import Process
 from tests.cluster.waiting import until
 from tests.cluster.watcher import kubeconfig_of, running_watcher
-from tests.cluster.webhook import PROGRAM, ROOT
+from tests.cluster.webhook import ROOT
 from tests.console.process import running
 
 pytestmark = pytest.mark.cluster
@@ -145,15 +144,10 @@ def asking(nodes: Client) -> Iterator[None]:
 
 @pytest.mark.usefixtures("asking")
 def test_the_global_view_asks_the_cluster_where_no_file_is_given(nodes: Client, rules: Path) -> None:
-    ran = subprocess.run(
-        [PROGRAM, "inventory", "-o", "json", "--rules", rules],
-        env={**os.environ, "KUBECONFIG": str(nodes.kubeconfig)},
-        capture_output=True,
-        check=False,
-    )
+    ran = run("inventory", "-o", "json", "--rules", rules, kubeconfig=nodes.kubeconfig)
 
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    contract = json.loads(ran.stdout)
+    assert (ran.code, ran.err) == (0, "")
+    contract = ran.json
     assert (contract["total"]["exists"]["devices"], contract["total"]["asked"]["devices"]) == (4, 2)
     assert [(row["kind"], row["name"]) for row in contract["applications"]] == [("Pod", "asking")]
 

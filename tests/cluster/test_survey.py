@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests import readme, tables
+from tests.cli.program import run
 from tests.cluster.client import Client
 from tests.cluster.devices import device_class
 from tests.cluster.nodes import node
@@ -65,11 +66,11 @@ def test_the_step_before_an_install_writes_the_document_of_the_cluster(hami: Cli
         capture_output=True,
         check=False,
     )
-    checked = subprocess.run([PROGRAM, "check", tmp_path / "rules"], capture_output=True, check=False)
+    checked = run("check", tmp_path / "rules")
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
     written, _, left = (tmp_path / "rules" / "cluster.yaml").read_text().partition("# Not decided:\n")
     assert written == WRITTEN.format(workloads=everywhere)
     assert left.startswith("# - no TenantPolicy is for default, kube-node-lease, ")
     assert left.endswith("# - DeviceClass gpu.example.com is served by nothing: no rule knows it\n")
-    assert (checked.returncode, checked.stderr) == (0, b"")
+    assert (checked.code, checked.err) == (0, "")

@@ -1,33 +1,24 @@
 """What a running cluster says of its tenants to whoever asks it, and what would happen to one more pod."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.program import Ran, run
 from tests.cluster.client import Client, Object
 from tests.cluster.pods import pod
 from tests.cluster.tenancy.town import Town, create, gpu_pod, refusal
-from tests.cluster.webhook import PROGRAM
 
 pytestmark = pytest.mark.cluster
 
 EVERYTHING = "tenantpolicies,tenantusages,exemptions,namespaces"
 
 
-def ask(client: Client, *arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
+def ask(client: Client, *arguments: str | Path, given: str = "") -> Ran:
     """Run `gpu-webhook` as the administrator of the cluster does."""
-    return subprocess.run(
-        [str(PROGRAM), *map(str, arguments)],
-        input=given,
-        env={**os.environ, "KUBECONFIG": str(client.kubeconfig)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run(*arguments, given=given, kubeconfig=client.kubeconfig)
 
 
 def tenant(told: str, name: str) -> dict[str, Any]:
@@ -43,8 +34,8 @@ def test_the_tenants_of_the_current_cluster_are_those_of_its_objects(town: Town)
 
     asked = ask(town.client, "tenants", "-o", "json")
 
-    assert (asked.returncode, asked.stderr) == (0, "")
-    assert tenant(asked.stdout, "beheld") == {
+    assert (asked.code, asked.err) == (0, "")
+    assert tenant(asked.out, "beheld") == {
         "name": "beheld",
         "policy": "TenantPolicy/beheld",
         "priority": 0,
@@ -68,7 +59,7 @@ def test_what_kubectl_prints_says_the_same(town: Town) -> None:
 
     assert printed.returncode == 0, printed.stderr
     of_file = ask(town.client, "tenants", "-", "-o", "json", given=printed.stdout)
-    assert tenant(of_file.stdout, "printed") == tenant(ask(town.client, "tenants", "-o", "json").stdout, "printed")
+    assert tenant(of_file.out, "printed") == tenant(ask(town.client, "tenants", "-o", "json").out, "printed")
 
 
 def test_what_explain_foresees_is_what_the_cluster_answers(town: Town, tmp_path: Path) -> None:
@@ -80,7 +71,7 @@ def test_what_explain_foresees_is_what_the_cluster_answers(town: Town, tmp_path:
 
     def asked(made: Object) -> Any:
         options = ("-n", there.namespace, "--usage", usage, "-o", "json")
-        return json.loads(ask(there, "explain", "-", *options, given=json.dumps(made)).stdout)
+        return ask(there, "explain", "-", *options, given=json.dumps(made)).json
 
     fits, large = asked(gpu_pod("fits")), asked(gpu_pod("large", "2"))
 
