@@ -14,8 +14,17 @@ from webhook.core.forms.labels import Expression
 from webhook.core.kube import pod
 from webhook.core.mutate import mutate
 from webhook.core.policy.usage import PodUsage, holdings, pod_usage
-from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Ceiling, Exemption, Kinds, Namespaces, Quota, Tenancy, TenantPolicy
+from webhook.core.rules.rulebook import Rulebook, with_only
+from webhook.core.rules.tenant_policy import (
+    Ceiling,
+    Defaults,
+    Exemption,
+    Kinds,
+    Namespaces,
+    Quota,
+    Tenancy,
+    TenantPolicy,
+)
 from webhook.core.validate import validate
 
 RULES = builders.rulebook(builders.shipped_files())
@@ -145,9 +154,11 @@ def seen(found: Fate) -> Mapping[str, Callable[[], Any]]:
         "fixes": lambda: [violation.fix for violation in decision.violations],
         "rules": lambda: [violation.rule for violation in decision.violations],
         "said": lambda: found.said,
+        "found": lambda: [*map(str, decision.findings)],
         "findings": lambda: [f"{finding.code} {finding.action}" for finding in decision.findings],
         "finding": lambda: [[*finding] for finding in decision.findings],
         "warnings": lambda: [*decision.warnings],
+        "audit": lambda: dict(decision.audit),
         "warned": lambda: [warning.partition("]")[0].lstrip("[") for warning in decision.warnings],
         "reservation": lambda: reserved and _text({**asdict(reserved), "ask": reserved.ask._asdict()}),
         "amount": lambda: reserved and _text(reserved.ask.amount),
@@ -190,3 +201,42 @@ def shorthand(**words: str) -> dict[str, Any]:
 def labelled(key: str, *values: str) -> Expression:
     """The namespaces whose label has one of the values."""
     return Expression(key=key, operator="In", values=values)
+
+
+def _amounts(fields: Mapping[str, Any]) -> dict[str, Any]:
+    read: Mapping[str, Callable[[Any], Any]] = {"memory": builders.size, "devices": Fraction, "cores": Fraction}
+    return {key: read.get(key.partition("/")[0], lambda text: text)(value) for key, value in fields.items()}
+
+
+def _kinds(fields: Mapping[str, Any]) -> Kinds:
+    sets: dict[str, Any] = {key: value if key == "action" else frozenset(value) for key, value in fields.items()}
+    return Kinds(rule="vision (tenants.yaml:20)", **sets)
+
+
+def _policy(fields: Mapping[str, Any]) -> TenantPolicy:
+    read: Mapping[str, Callable[[Any], Any]] = {
+        "container": lambda limits: ceiling(**_amounts(limits)),
+        "pod": lambda limits: ceiling(**_amounts(limits)),
+        "quota": lambda limits: quota(**_amounts(limits)),
+        "allowed": _kinds,
+        "forbidden": _kinds,
+        "defaults": lambda given: Defaults(**_amounts(given), rule="vision (tenants.yaml:30)"),
+        "namespaces": lambda names: Namespaces(selector=[labelled(*names)]),
+    }
+    return policy(**{key: read.get(key, lambda value: value)(value) for key, value in fields.items()})
+
+
+def _exemption(fields: Mapping[str, Any]) -> Exemption:
+    """What it lifts, and for whom; `left` are the seconds until it ends."""
+    others = {key: value for key, value in fields.items() if key not in {"lifts", "left"}}
+    ends = {"expires": NOW + fields["left"]} if "left" in fields else {}
+    return exemption(*fields["lifts"], **others, **ends)
+
+
+def rulebook_of(given: Mapping[str, Any]) -> Rulebook:
+    """The shipped rules, or one back end alone, with these fields of the cluster and these policies."""
+    shipped = with_only(given["only"], RULES) if "only" in given else RULES
+    known = replace(shipped, cluster=replace(shipped.cluster, **given.get("cluster", {})))
+    policies = given.get("policies", [given["policy"]] if "policy" in given else [])
+    exemptions = [exemption(*given["lifted"])] if "lifted" in given else map(_exemption, given.get("exemptions", []))
+    return rules(*map(_policy, policies), rulebook=known, exemptions=[*exemptions], **given.get("tenancy", {}))

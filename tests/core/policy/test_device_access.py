@@ -1,28 +1,36 @@
 """Who has a way to devices that no request names: a kubelet its own pods, parts of Kubernetes annotations."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests import builders, tables
 from tests.core.policy import tenants
-from tests.core.policy.tenants import policy, quota
+from tests.core.policy.tenants import policy, quota, rulebook_of
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.cluster import protected_names
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import Namespaces
 from webhook.core.validate import validate
 
+Object = Mapping[str, Any]
+
 RULES = tenants.rules(policy(quota=quota(devices=4)))
-INJECTED = "nvidia.cdi.k8s.io/pod"
+INJECTED = builders.pod(annotations={"nvidia.cdi.k8s.io/pod": "nvidia.com/gpu=all"})
 HERE = "vision-dev"
+PLATFORM = ("system:serviceaccount:gpu-operator:device-plugin", "system:kube-scheduler")
+TENANTS = ("ada", "system:serviceaccount:vision-ci:ci", "system:serviceaccount:elsewhere:ci", "system:anonymous")
+"""A person, an account of a tenant, one of a namespace without a policy, and nobody."""
 
 
-def _codes(request: AdmissionRequest, user: str) -> list[str]:
-    decision = validate(request._replace(user=user, namespace=HERE), RULES)
-    return [f"{each.code} {each.path}" for each in decision.violations]
+def _refused(request: AdmissionRequest, user: str = "ada", rulebook: Rulebook = RULES) -> list[str]:
+    decision = validate(request._replace(user=user, namespace=HERE), rulebook)
+    return [f"{violation.code} {violation.path}" for violation in decision.violations]
+
+
+def _updating(before: Object, after: Object) -> AdmissionRequest:
+    return builders.updating(builders.written(before), builders.written(after))
 
 
 @tables.rows
@@ -32,92 +40,51 @@ def test_a_kubelet_shows_what_runs_on_its_own_node_and_nobody_else_has_the_node(
     privileged = builders.container(securityContext={"privileged": True})
     shown = builders.pod(privileged, annotations=annotations, nodeName=node)
 
-    refused = _codes(builders.creating(shown), user)
+    refused = _refused(builders.creating(shown), user)
 
     assert refused == ([] if let else ["GPU116 spec.containers[0].securityContext.privileged"])
 
 
-def _debugged(**fields: Any) -> AdmissionRequest:
-    debugger = builders.container("debugger", **fields)
-    added = builders.updating(builders.pod(), builders.pod(ephemeralContainers=[debugger]))
-    return added._replace(subresource="ephemeralcontainers")
+@pytest.mark.parametrize("user", [*TENANTS, *PLATFORM])
+@tables.rows
+def test_whoever_debugs_a_pod_adds_no_container_with_devices(user: str, debugger: Object, refused: list[str]) -> None:
+    added = _updating({}, {"ephemeralContainers": [builders.container("debugger", **debugger)]})
+
+    assert _refused(added._replace(subresource="ephemeralcontainers"), user) == refused
 
 
-ACCOUNTS = (
-    "ada",
-    "system:serviceaccount:vision-ci:ci",
-    "system:serviceaccount:elsewhere:ci",
-    "system:anonymous",
-    "system:serviceaccount:gpu-operator:device-plugin",
-    "system:kube-scheduler",
-)
-"""A person, an account of a tenant, one of a namespace without a policy, and nobody; then those of the platform."""
+@tables.rows
+def test_the_platform_writes_annotations_and_nobody_else_whatever_the_namespace(
+    before: Object, after: Object, refused: list[str]
+) -> None:
+    update = _updating({"annotations": before}, {"annotations": after})
 
-LET = (False, False, False, False, True, True)
-
-
-@pytest.mark.parametrize("user", ACCOUNTS)
-def test_whoever_debugs_a_pod_adds_no_container_with_devices(user: str) -> None:
-    variable = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
-
-    assert _codes(_debugged(env=[variable]), user) == ["GPU116 spec.ephemeralContainers[0].env[0]"]
-    assert _codes(_debugged(securityContext={"privileged": True}), user) == [
-        "GPU116 spec.ephemeralContainers[0].securityContext.privileged"
-    ]
-    assert _codes(_debugged(), user) == []
-
-
-@pytest.mark.parametrize(("user", "let"), [*zip(ACCOUNTS, LET, strict=True)])
-def test_the_platform_writes_annotations_and_nobody_else_whatever_the_namespace(user: str, *, let: bool) -> None:
-    update = builders.updating(builders.pod(), builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"}))
-
-    assert _codes(update, user) == ([] if let else [f'GPU116 metadata.annotations["{INJECTED}"]'])
-
-
-@pytest.mark.parametrize(("user", "let"), [*zip(ACCOUNTS, LET, strict=True)])
-def test_what_a_part_of_kubernetes_has_written_is_changed_by_no_tenant(user: str, *, let: bool) -> None:
-    stored = builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"})
-    update = builders.updating(stored, builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"}))
-
-    assert _codes(update, user) == ([] if let else [f'GPU116 metadata.annotations["{INJECTED}"]'])
-    assert _codes(builders.updating(stored, builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"})), user) == []
+    assert {user: _refused(update, user) for user in TENANTS} == dict.fromkeys(TENANTS, refused)
+    assert {user: _refused(update, user) for user in PLATFORM} == {user: [] for user in PLATFORM}
 
 
 def test_an_account_of_another_tenant_writes_no_annotation_that_gives_devices() -> None:
     others = policy("others", namespaces=Namespaces(names=("elsewhere",)))
-    update = builders.updating(builders.pod(), builders.pod(annotations={INJECTED: "nvidia.com/gpu=0"}))
-    request = update._replace(user="system:serviceaccount:elsewhere:ci", namespace=HERE)
+    both = tenants.rules(policy(quota=quota(devices=4)), others)
+    update = builders.updating(builders.pod(), INJECTED)
 
-    decision = validate(request, tenants.rules(policy(quota=quota(devices=4)), others))
-
-    assert [each.code for each in decision.violations] == ["GPU116"]
-
-
-BROKEN = policy(broken="no catalogue knows the model")
-ELSEWHERE = policy("others", namespaces=Namespaces(names=("elsewhere",)))
-WITHOUT: Mapping[str, tuple[Rulebook, str]] = {
-    "no policy, where without one nobody has devices": (tenants.rules(without_policy="no-devices"), "GPU105"),
-    "no policy, beside one of others": (tenants.rules(ELSEWHERE), "GPU105"),
-    "a default policy that is not there": (tenants.rules(without_policy={"default": "gone"}), "GPU105"),
-    "two policies of one priority": (tenants.rules(policy(), policy("rival")), "GPU106"),
-    "a policy that cannot be read": (tenants.rules(BROKEN), "GPU113"),
-    "policies that cannot be read": (tenants.rules(unknown="the API server does not answer"), "GPU111"),
-    "no labels, as it is new": (tenants.rules(policy(), watched=True), "GPU111"),
-}
-"""Where nobody gets a device, and the code of the refusal."""
+    assert _refused(update, "system:serviceaccount:elsewhere:ci", both) == [
+        'GPU116 metadata.annotations["nvidia.cdi.k8s.io/pod"]'
+    ]
 
 
-@pytest.mark.parametrize(("rulebook", "code"), WITHOUT.values(), ids=WITHOUT)
-def test_where_nobody_gets_a_device_no_update_adds_one(rulebook: Rulebook, code: str) -> None:
-    injected, bare = builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"}), builders.pod()
-    update = builders.updating(bare, injected)._replace(namespace=HERE)
+@tables.rows
+def test_where_nobody_gets_a_device_no_update_adds_one(given: Object, code: str) -> None:
+    bare = builders.pod()
+    update = builders.updating(bare, INJECTED)._replace(namespace=HERE)
     requests = (
-        builders.creating(injected, HERE),
+        builders.creating(INJECTED, HERE),
         update,
         update._replace(user="system:kube-scheduler"),
-        update._replace(pod=bare, old_pod=injected),
-        builders.updating(injected, {**injected, "spec": bare["spec"]})._replace(namespace=HERE),
+        update._replace(pod=bare, old_pod=INJECTED),
+        builders.updating(INJECTED, {**INJECTED, "spec": bare["spec"]})._replace(namespace=HERE),
     )
+    rulebook = rulebook_of(given)
 
     codes = [[violation.code for violation in validate(request, rulebook).violations] for request in requests]
 
@@ -125,10 +92,8 @@ def test_where_nobody_gets_a_device_no_update_adds_one(rulebook: Rulebook, code:
 
 
 def test_where_the_cluster_alone_says_who_reaches_devices_a_new_namespace_waits_for_nothing() -> None:
-    silent = tenants.rules(watched=True)
-    silent = replace(silent, cluster=replace(silent.cluster, device_access="warn"))
-    injected = builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"})
-    requests = (builders.creating(injected, HERE), builders.updating(builders.pod(), injected))
+    silent = rulebook_of({"tenancy": {"watched": True}, "cluster": {"device_access": "warn"}})
+    requests = (builders.creating(INJECTED, HERE), builders.updating(builders.pod(), INJECTED))
 
     decisions = [validate(request, silent) for request in requests]
 
@@ -136,74 +101,36 @@ def test_where_the_cluster_alone_says_who_reaches_devices_a_new_namespace_waits_
 
 
 def test_that_unknown_devices_are_let_gives_nobody_those_that_the_node_has() -> None:
-    closed = tenants.rules(without_policy="no-devices")
-    closed = replace(closed, cluster=replace(closed.cluster, unknown_devices="warn"))
-    injected = builders.creating(builders.pod(annotations={INJECTED: "nvidia.com/gpu=all"}))
-    unknown = builders.creating(builders.pod(builders.container(limits={"acme.example/gpu": "1"})))
+    closed = rulebook_of({"tenancy": {"without_policy": "no-devices"}, "cluster": {"unknown_devices": "warn"}})
+    unknown = builders.pod(builders.container(limits={"acme.example/gpu": "1"}))
 
-    assert [violation.code for violation in validate(injected, closed).violations] == ["GPU105"]
-    assert validate(unknown, closed).violations == ()
+    assert [violation.code for violation in validate(builders.creating(INJECTED), closed).violations] == ["GPU105"]
+    assert validate(builders.creating(unknown), closed).violations == ()
 
 
-CLAIM: Mapping[str, Any] = {"resourceClaims": [{"name": "mine", "resourceClaimTemplateName": "mine"}]}
-CLAIMING = builders.container(resources={"claims": [{"name": "mine"}]})
-HANDLERS = {"fast": "nvidia-cdi", "sandbox": "runsc"}
-WITH_A_CLASS: Mapping[str, tuple[Mapping[str, Any], bool]] = {
-    "alone": (builders.pod(runtimeClassName="fast"), False),
-    "with a device": (
-        builders.pod(builders.container(limits={"nvidia.com/gpu": "1"}), runtimeClassName="fast"),
-        True,
-    ),
-    "with a device of no amount": (
-        builders.pod(builders.container(limits={"nvidia.com/gpu": "0"}), runtimeClassName="fast"),
-        False,
-    ),
-    "with a network card": (
-        builders.pod(builders.container(limits={"nvidia.com/rdma": "1"}), runtimeClassName="fast"),
-        False,
-    ),
-    "with a claim": (builders.pod(runtimeClassName="fast", **CLAIM), False),
-    "with a claim that its container uses": (builders.pod(CLAIMING, runtimeClassName="fast", **CLAIM), False),
-    "with a claim that a back end would have made": (
-        builders.pod(CLAIMING, runtimeClassName="fast", labels={"gpu-claim": "mine"}, **CLAIM),
-        False,
-    ),
-    "of another handler": (builders.pod(runtimeClassName="sandbox"), True),
-}
-
-
-@pytest.mark.parametrize(("made", "let"), WITH_A_CLASS.values(), ids=WITH_A_CLASS)
+@tables.rows
 def test_a_runtime_class_with_a_vendors_handler_is_for_pods_with_a_device(
-    made: Mapping[str, Any], *, let: bool
+    pod: Object, resources: Object, *, let: bool
 ) -> None:
     """Where there is no quota, and claims are free."""
     cluster = builders.cluster("backends: [nvidia-gpu, dra-claim-template]")
     rulebook = builders.rulebook({**builders.shipped_files(), "cluster.yaml": cluster})
-    denying = tenants.rules(policy(device_access="deny"), rulebook=rulebook, handlers=HANDLERS)
+    handlers = {"fast": "nvidia-cdi", "sandbox": "runsc"}
+    denying = tenants.rules(policy(device_access="deny"), rulebook=rulebook, handlers=handlers)
 
-    decision = validate(builders.creating(made, HERE), denying)
+    raw = builders.pod(builders.container(resources=resources), **{"runtimeClassName": "fast", **pod})
 
-    assert [f"{each.code} {each.path}" for each in decision.violations] == (
-        [] if let else ["GPU116 spec.runtimeClassName"]
-    )
+    refused = _refused(builders.creating(raw), rulebook=denying)
 
-
-def test_who_may_trace_the_processes_of_the_node_has_their_devices() -> None:
-    tracing = builders.container(securityContext={"capabilities": {"add": ["SYS_PTRACE"]}})
-
-    assert _codes(builders.creating(builders.pod(tracing)), "ada") == []
-    assert _codes(builders.creating(builders.pod(hostPID=True)), "ada") == []
-    assert _codes(builders.creating(builders.pod(tracing, hostPID=True)), "ada") == [
-        "GPU116 spec.containers[0].securityContext.capabilities.add"
-    ]
+    assert refused == ([] if let else ["GPU116 spec.runtimeClassName"])
 
 
-def test_no_container_has_an_unmasked_proc() -> None:
-    unmasked, masked = (builders.container(securityContext={"procMount": how}) for how in ("Unmasked", "Default"))
+@tables.rows
+def test_a_container_reaches_the_node(context: Object, spec: Object, refused: list[str]) -> None:
+    raw = builders.pod(builders.container(securityContext=context), **spec)
 
-    assert _codes(builders.creating(builders.pod(masked)), "ada") == []
-    assert _codes(builders.creating(builders.pod(unmasked, hostUsers=False)), "ada") == [
-        "GPU116 spec.containers[0].securityContext.procMount"
+    assert _refused(builders.creating(raw)) == [
+        f"GPU116 spec.containers[0].securityContext.{path}" for path in refused
     ]
 
 
@@ -218,5 +145,5 @@ def test_no_shipped_rule_writes_what_is_protected() -> None:
         for key in getattr(outputs, section)
     ]
 
-    assert [each for each in written if known[each[1]].find(each[2])] == []
+    assert [(name, section, key) for name, section, key in written if known[section].find(key)] == []
     assert len(written) > 200

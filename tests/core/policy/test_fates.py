@@ -3,21 +3,25 @@
 In tables `pod` is what its author writes, `given` the cluster and its policies, and `becomes` all that is looked at.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests import builders, tables
 from tests.core.policy import tenants
-from tests.core.policy.tenants import DAY, NOW, Fate, ceiling, exemption, fate, policy, quota, rules, whole
+from tests.core.policy.tenants import (
+    NOW,
+    Fate,
+    ceiling,
+    fate,
+    policy,
+    rulebook_of,
+    rules,
+)
 from tests.fixes import corpus
 from webhook.core.decision import Decision
 from webhook.core.policy import in_force, unknown_devices
-from webhook.core.rules.rulebook import Rulebook, with_only
-from webhook.core.rules.tenant_policy import Defaults, Kinds, Namespaces, TenantPolicy
 from webhook.core.validate import validate
 
 Object = Mapping[str, Any]
@@ -28,40 +32,8 @@ POOL = {"key": "pool", "operator": "In", "values": ["vision"]}
 SLOW = {"key": "slow", "operator": "NotIn", "values": ["true"]}
 
 
-def _amounts(fields: Object) -> dict[str, Any]:
-    read: Mapping[str, Callable[[Any], Any]] = {"memory": builders.size, "devices": Fraction, "cores": Fraction}
-    return {key: read.get(key.partition("/")[0], lambda text: text)(value) for key, value in fields.items()}
-
-
-def _kinds(fields: Object) -> Kinds:
-    sets: dict[str, Any] = {key: value if key == "action" else frozenset(value) for key, value in fields.items()}
-    return Kinds(rule="vision (tenants.yaml:20)", **sets)
-
-
-def _policy(fields: Object) -> TenantPolicy:
-    read: Mapping[str, Callable[[Any], Any]] = {
-        "container": lambda limits: ceiling(**_amounts(limits)),
-        "pod": lambda limits: ceiling(**_amounts(limits)),
-        "quota": lambda limits: quota(**_amounts(limits)),
-        "allowed": _kinds,
-        "forbidden": _kinds,
-        "defaults": lambda given: Defaults(**_amounts(given), rule="vision (tenants.yaml:30)"),
-        "namespaces": lambda names: Namespaces(selector=[tenants.labelled(*names)]),
-    }
-    return policy(**{key: read.get(key, lambda value: value)(value) for key, value in fields.items()})
-
-
-def _rules(given: Object) -> Rulebook:
-    """The shipped rules, or one back end alone, with these fields of the cluster and these policies."""
-    shipped = with_only(given["only"], tenants.RULES) if "only" in given else tenants.RULES
-    known = replace(shipped, cluster=replace(shipped.cluster, **given.get("cluster", {})))
-    policies = given.get("policies", [given["policy"]] if "policy" in given else [])
-    exemptions = [exemption(*given["lifted"])] if "lifted" in given else []
-    return tenants.rules(*map(_policy, policies), rulebook=known, exemptions=exemptions, **given.get("tenancy", {}))
-
-
 def _fate(pod: Object, given: Object) -> Fate:
-    namespace, rules = given.get("namespace", "vision-dev"), _rules(given)
+    namespace, rules = given.get("namespace", "vision-dev"), rulebook_of(given)
     if "unmutated" not in given:
         return fate(builders.written(pod), rules, namespace)
     review = builders.creating(builders.written(pod), namespace)._replace(at=NOW)
@@ -83,14 +55,6 @@ def test_how_long_a_pod_may_take_to_end(pod: Object, given: Object, becomes: Obj
     _check(pod, given, becomes)
 
 
-@pytest.mark.parametrize("model", ["a100-80gb", "A100-80GB", "A100-80gb"])
-def test_a_model_is_the_same_in_any_spelling(model: str) -> None:
-    pod, models = {"labels": {"gpu": "1", "gpu-model": model}}, {"models": ["A100-80GB"]}
-
-    assert _fate(pod, {"policy": {"forbidden": models}}).codes == ["GPU101"]
-    assert _fate(pod, {"policy": {"allowed": models}}).codes == []
-
-
 @tables.rows
 def test_who_does_as_a_ceiling_says_is_admitted(asked: Object, follows: Object, most: Object) -> None:
     fates = [_fate({"labels": labels}, {"policy": {"container": most}}) for labels in (asked, follows)]
@@ -98,17 +62,9 @@ def test_who_does_as_a_ceiling_says_is_admitted(asked: Object, follows: Object, 
     assert [bool(found.codes) for found in fates] == [True, False]
 
 
-@pytest.mark.parametrize("first", [{}, {"initContainers": [builders.container("first", limits={NVIDIA: "4"})]}])
-def test_the_containers_of_a_pod_are_added_up_and_init_containers_run_before(first: Object) -> None:
-    pod = {"containers": {"main": {NVIDIA: "2"}, "other": {NVIDIA: "2"}}, **first}
-
-    assert _fate(pod, {"policy": {"pod": {"devices": 4}}}).codes == []
-    assert _fate(pod, {"policy": {"pod": {"devices": 3}}}).codes == ["GPU103"]
-
-
 def test_claims_that_another_webhook_made_of_the_request_get_a_fix_that_its_author_has_not_followed_yet() -> None:
-    counted = _rules({"policy": {"quota": {"devices": 4}}})
-    warned = _rules({"policy": {"quota": {"devices": 4}, "unknown_devices": "warn"}})
+    counted = rulebook_of({"policy": {"quota": {"devices": 4}}})
+    warned = rulebook_of({"policy": {"quota": {"devices": 4}, "unknown_devices": "warn"}})
     stored = fate(builders.pod(labels={"gpu": "0.3"}), counted).stored
     main = {**stored["spec"]["containers"][0], "resources": {"claims": [{"name": "main-0"}]}}
     claim = {"name": "main-0", "resourceClaimName": "made"}
@@ -160,94 +116,21 @@ STRICT = {
 @tables.rows
 def test_a_pod_that_has_it_all_is_changed_no_more(pod: Object, tenant: Object) -> None:
     first = _fate(pod, {"policy": tenant})
-    again = fate(first.stored, _rules({"policy": tenant}))
+    again = fate(first.stored, rulebook_of({"policy": tenant}))
 
     assert first.codes == []
     assert (again.codes, list(again.mutated.patch), again.mutated.backends) == ([], [], first.mutated.backends)
 
 
-BOTH = policy(container=ceiling(devices=Fraction(1)), pod=ceiling(devices=Fraction(1)), quota=quota(devices=1))
+@tables.rows
+def test_only_what_every_exemption_lifts_is_lifted(pod: Object, given: Object, becomes: Object) -> None:
+    _check(pod, given, becomes)
 
 
-@pytest.mark.parametrize(
-    ("exemptions", "codes"),
-    [
-        pytest.param([], ["GPU102", "GPU103"], id="none"),
-        pytest.param([exemption("container", "pod")], [], id="one that lifts both"),
-        pytest.param([exemption("container", "pod"), exemption("pod")], ["GPU102"], id="what both of two lift"),
-        pytest.param([exemption("container"), exemption("pod")], ["GPU102", "GPU103"], id="nothing that both lift"),
-        pytest.param([exemption("container", "pod", users=("bo*",))], [], id="of this user"),
-        pytest.param([exemption("container", "pod", users=("ada",))], ["GPU102", "GPU103"], id="of another user"),
-        pytest.param([exemption("pod", namespaces=("audio-*",))], ["GPU102", "GPU103"], id="of another namespace"),
-        pytest.param([exemption("container", "pod", expires=NOW)], ["GPU102", "GPU103"], id="one that has ended"),
-        pytest.param([exemption("container"), exemption("pod", expires=NOW)], ["GPU103"], id="one that goes on"),
-    ],
-)
-def test_only_what_every_exemption_lifts_is_lifted(exemptions: list[Any], codes: list[str]) -> None:
-    assert fate(whole(2), tenants.rules(BOTH, exemptions=exemptions)).codes == codes
-
-
-def test_what_a_pod_breaks_is_found_with_the_exemptions_that_let_it_in() -> None:
-    several = [exemption("container", "pod"), exemption("pod", "quota", name="weekend")]
-
-    found = fate(whole(2), tenants.rules(BOTH, exemptions=several)).validated
-
-    assert [*map(str, found.findings)] == [
-        "vision: GPU102 deny",
-        "vision: GPU103 dryrun by exemption night and weekend",
-    ]
-
-
-def test_a_quota_that_is_lifted_is_counted_and_not_enforced() -> None:
-    found = fate(whole(), tenants.rules(BOTH, exemptions=[exemption("quota")]))
-
-    assert found.validated.reservation is not None
-    assert (found.validated.reservation.ask.enforced, found.validated.reservation.action) == (False, "dryrun")
-    assert found.validated.audit == {"exemptions": "night (tenants.yaml:60), owner ada"}
-
-
-@pytest.mark.parametrize(
-    ("left", "words"), [(8 * DAY, None), (7 * DAY, "7 days"), (DAY, "1 day"), (DAY - 1, "23 hours"), (60.0, "1 hour")]
-)
-def test_who_needs_an_exemption_is_told_when_it_ends_soon(left: float, words: str | None) -> None:
-    exempt = exemption("container", "pod", "quota", expires=NOW + left)
-
-    warnings = fate(whole(2), tenants.rules(BOTH, exemptions=[exempt])).validated.warnings
-
-    assert warnings == (
-        []
-        if words is None
-        else [
-            (
-                f"the exemption night (tenants.yaml:60) of ada ends in {words}; then [GPU102] the container "
-                '"main" asks for 2 devices, and the policy "vision" lets a container have 1; ask for 1 or fewer'
-            )
-        ]
-    )
-
-
-def test_who_does_not_need_an_exemption_is_not_told() -> None:
-    exempt = exemption("container", "pod", expires=NOW + DAY)
-
-    assert fate(whole(1), tenants.rules(BOTH, exemptions=[exempt])).validated.warnings == []
-
-
-def test_nothing_exempts_from_a_policy_that_cannot_be_used() -> None:
-    everything = exemption("container", "pod", "allowed", "forbidden", "quota")
-    broken = replace(BOTH, broken="spec.quota: has no unit")
-
-    found = fate(whole(), tenants.rules(broken, exemptions=[everything]))
-
-    assert found.codes == ["GPU113"]
-    assert found.validated.violations[0].message == (
-        'the policy "vision" cannot be used, so its namespaces get no GPU: spec.quota: has no unit'
-    )
-
-
-def test_nor_does_a_pod_that_would_have_the_node_pass_a_policy_that_cannot_be_used() -> None:
+def test_no_pod_that_would_have_the_node_passes_a_policy_that_cannot_be_used() -> None:
     privileged = builders.pod(builders.container(securityContext={"privileged": True}))
 
-    assert fate(privileged, tenants.rules(replace(BOTH, broken="spec.quota: has no unit"))).codes == ["GPU113"]
+    assert fate(privileged, rulebook_of({"policy": {"broken": "spec.quota: has no unit"}})).codes == ["GPU113"]
 
 
 @tables.rows
@@ -315,7 +198,7 @@ def test_a_policys_first_quota_says_what_it_refuses_beside() -> None:
         {"name": "c", "quota": {"action": "warn"}},
         {"name": "d", "quota": {"devices": 4}, "unknown_devices": "deny"},
     ]
-    rules, denying = _rules({"policies": policies}), _rules({"policies": policies, **DENYING})
+    rules, denying = rulebook_of({"policies": policies}), rulebook_of({"policies": policies, **DENYING})
 
     assert unknown_devices.refused_by_default(rules.tenancy, rules.cluster) == ["a"]
     assert unknown_devices.refused_by_default(rules.tenancy, denying.cluster) == []
@@ -335,7 +218,7 @@ def test_nobody_adds_it_to_a_pod_that_exists(given: Object, codes: list[str], ad
     before, after = (builders.pod(annotations=each, schedulerName="kai-scheduler") for each in ({}, added))
     update = builders.updating(before, after)._replace(namespace="vision-dev")
 
-    assert [violation.code for violation in validate(update, _rules(given)).violations] == codes
+    assert [violation.code for violation in validate(update, rulebook_of(given)).violations] == codes
 
 
 @pytest.mark.parametrize("asked", ANNOTATED)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import yaml
 
 from tests import builders, tables
@@ -258,26 +257,11 @@ def test_of_any_number_of_notes_by_authors_few_are_remembered() -> None:
     assert len(rulebook.cache[Surroundings]) <= allocation.MOST_NOTES
 
 
-@pytest.mark.parametrize(
-    ("raw", "model", "kept"),
-    [
-        pytest.param(SIZE, None, None, id="nobody knows"),
-        pytest.param(builders.pod(labels={"gpu-memory": "3Gi", **ON_T4}), "A100-80GB", None, id="the author says"),
-        pytest.param(
-            builders.pod(labels={"gpu-memory": "3Gi"}, annotations={locations.CARD: "H200"}),
-            "T4",
-            "T4",
-            id="replaced",
-        ),
-        pytest.param(
-            builders.pod(labels={"gpu-memory": "3Gi"}, annotations={locations.CARD: "H200"}), None, None, id="removed"
-        ),
-        pytest.param(_with({GPU: "1", MEMORY: "99"}, {}, {locations.CARD: "H200"}), None, None, id="own words"),
-        pytest.param(_with({GPU: "1", MEMORY: "99"}), "T4", "T4", id="own words on a card that is known"),
-    ],
-)
-def test_an_authors_own_word_for_the_card_never_stands(raw: Object, model: str | None, kept: str | None) -> None:
-    assert (_made(raw, _on(model))["metadata"].get("annotations") or {}).get(locations.CARD) == kept
+@tables.rows
+def test_an_authors_own_word_for_the_card_never_stands(pod: Object, model: str | None, kept: str | None) -> None:
+    made = _made(builders.written(pod), _on(model))
+
+    assert (made["metadata"].get("annotations") or {}).get(locations.CARD) == kept
 
 
 def test_copies_of_a_pod_are_read_once_however_long_its_texts_are() -> None:

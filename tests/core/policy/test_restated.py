@@ -37,6 +37,12 @@ def _sent(stored: Object, sent: Object, rulebook: Rulebook = RULES, namespace: s
     return mutate(builders.updating(stored, as_served(sent))._replace(namespace=namespace), rulebook)
 
 
+def _again(stored: Object, sent: Object, rulebook: Rulebook = RULES, namespace: str = "default") -> Object:
+    """How the pod is stored once it was sent again."""
+    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, rulebook, namespace).patch))
+    return {**result, "metadata": {**result["metadata"], "uid": "1"}}
+
+
 @tables.rows
 def test_a_pod_that_is_applied_again(written: Object, only: str, patch: list[Object]) -> None:
     """`only` is the back end that is enabled by now, if one is."""
@@ -58,11 +64,8 @@ def test_a_client_that_sends_null_for_requests_is_answered() -> None:
 @tables.rows
 def test_a_pod_that_is_replaced_by_its_manifest_gets_back_all_that_it_lacks(written: Object) -> None:
     stored = _created(builders.written(written))
-    sent = as_served(builders.written(written))
 
-    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent).patch))
-
-    assert {**result, "metadata": {**result["metadata"], "uid": "1"}} == stored
+    assert _again(stored, as_served(builders.written(written))) == stored
 
 
 def test_what_a_policy_puts_on_pods_is_put_back_into_a_manifest() -> None:
@@ -72,11 +75,8 @@ def test_what_a_policy_puts_on_pods_is_put_back_into_a_manifest() -> None:
     written = builders.pod(labels={"gpu": "0.3"})
     stored = _created(written, rulebook, "vision-dev")
 
-    sent = as_served(written)
-    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, rulebook, "vision-dev").patch))
-
     assert stored["metadata"]["labels"] == {"gpu": "0.3", "team": "vision"}
-    assert {**result, "metadata": {**result["metadata"], "uid": "1"}} == stored
+    assert _again(stored, as_served(written), rulebook, "vision-dev") == stored
 
 
 REMOVING = tenants.rules(tenants.policy(device_access="remove", quota=tenants.quota(devices=4)))
@@ -94,15 +94,12 @@ def test_a_variable_that_was_taken_out_and_is_applied_again_is_taken_out_again(
     written = builders.pod(*two, labels=labels)
     stored = _created(written, REMOVING, "vision-dev")
 
-    sent = sending(stored, written)
-    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, REMOVING, "vision-dev").patch))
-
     assert stored["spec"]["containers"][1]["env"] == [
         MINE,
         {"name": SWITCHES["name"]},
         {"name": ALL["name"], "value": "void"},
     ]
-    assert {**result, "metadata": {**result["metadata"], "uid": "1"}} == stored
+    assert _again(stored, sending(stored, written), REMOVING, "vision-dev") == stored
 
 
 def test_a_variable_that_is_stored_stays_where_the_policy_takes_it_out_by_now() -> None:
@@ -110,11 +107,9 @@ def test_a_variable_that_is_stored_stays_where_the_policy_takes_it_out_by_now() 
     stored = _created(written, RULES, "vision-dev")
 
     changed = builders.pod(builders.container(env=[ALL], image="newer"), labels={"gpu": "0.3"})
-    result = jsonpatch.apply_patch(
-        sent := applied(stored, changed), _sent(stored, sent, REMOVING, "vision-dev").patch
-    )
+    again = _again(stored, applied(stored, changed), REMOVING, "vision-dev")
 
-    assert result["spec"]["containers"][0]["env"] == [ALL]
+    assert again["spec"]["containers"][0]["env"] == [ALL]
 
 
 def test_a_pod_keeps_its_back_end_where_the_cluster_has_another_order_by_now() -> None:
@@ -123,11 +118,8 @@ def test_a_pod_keeps_its_back_end_where_the_cluster_has_another_order_by_now() -
     cluster = replace(RULES.cluster, backends=("kai", "hami-vgpu"), part="kai", tiers={})
     later = rulebook.index(cluster, RULES.backends, RULES.devices, RULES.digest)
 
-    sent = as_served(written)
-    result = as_served(jsonpatch.apply_patch(sent, _sent(stored, sent, later).patch))
-
     assert _created(written, later)["spec"]["schedulerName"] == "kai-scheduler"
-    assert result["spec"] == stored["spec"]
+    assert _again(stored, as_served(written), later)["spec"] == stored["spec"]
 
 
 @tables.rows

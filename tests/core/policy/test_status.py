@@ -1,3 +1,6 @@
+"""What the status of a policy says: its conditions, and when they changed."""
+
+from tests import tables
 from webhook.core.forms.labels import Expression
 from webhook.core.policy import in_force, membership
 from webhook.core.policy.in_force import ALONE, TAKEN, VALID, Condition, Tie
@@ -11,20 +14,13 @@ def policy(name: str, *namespaces: str, priority: int = 0) -> TenantPolicy:
     return TenantPolicy(name=name, rule=name, namespaces=Namespaces(names=namespaces), priority=priority)
 
 
-def test_a_policy_that_is_in_nobodys_way_is_accepted_and_not_ambiguous() -> None:
-    assert in_force.conditions_of([], None) == [VALID, ALONE]
+@tables.rows
+def test_the_conditions_of_a_policy(
+    problems: list[str], tie: tuple[list[str], list[str]] | None, accepted: list[str], ambiguous: list[str]
+) -> None:
+    rivals = None if tie is None else Tie(tie[0], {*tie[1]})
 
-
-def test_all_that_is_wrong_with_a_policy_is_said_at_once() -> None:
-    [accepted, _] = in_force.conditions_of(["spec.a: no", "spec.b: no"], None)
-
-    assert accepted == Condition(
-        "Accepted",
-        "False",
-        "Invalid",
-        "spec.a: no; spec.b: no; until that is mended its last good version holds; "
-        "without one no GPU pod is admitted in its namespaces",
-    )
+    assert in_force.conditions_of(problems, rivals) == [Condition(*accepted), Condition(*ambiguous)]
 
 
 def test_a_policy_whose_name_the_rule_files_have_is_not_accepted() -> None:
@@ -51,18 +47,6 @@ def test_beside_a_default_policy_labels_decide_whatever_the_priorities() -> None
     assert membership.member("elsewhere", tenancy).policy is lobby
     assert [*membership.undecided("elsewhere", tenancy)] == [by_label]
     assert [*membership.undecided("x", tenancy)] == []
-
-
-def test_a_tie_names_five_namespaces_and_says_how_many_more_there_are() -> None:
-    [_, ambiguous] = in_force.conditions_of([], Tie([f"n{number}" for number in range(7)], {"b", "c"}))
-
-    assert ambiguous == Condition(
-        "Ambiguous",
-        "True",
-        "SamePriority",
-        "of the same priority, for the same namespaces (n0, n1, n2, n3, n4 and 2 more), as b, c: "
-        "no GPU pod is admitted there until one of them has a higher priority",
-    )
 
 
 def test_a_status_that_says_so_already_is_not_written_again() -> None:
