@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jsonpatch
-import pytest
 
 from tests import builders, tables
 from tests.cases.served import as_served
@@ -30,19 +29,9 @@ def test_a_decision_names_the_back_ends_and_leaves_a_trace() -> None:
     assert decision.audit == {"rules": RULES.backends["hami-vgpu"].rule, "rulebook": RULES.digest[:12]}
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        pytest.param(_request(namespace="kube-system"), id="a system namespace"),
-        pytest.param(_request("UPDATE", old_pod=builders.pod()), id="an update"),
-        pytest.param(_request("DELETE", pod=None), id="a deletion"),
-        pytest.param(_request("CREATE", pod=None), id="no pod"),
-        pytest.param(_request(resource="deployments"), id="another kind"),
-        pytest.param(_request(subresource="binding"), id="a subresource"),
-    ],
-)
-def test_mutate_leaves_alone(request_: AdmissionRequest) -> None:
-    assert mutate(request_, RULES) == Decision(allowed=True)
+@tables.rows
+def test_mutate_leaves_alone(review: dict[str, Any]) -> None:
+    assert mutate(_request(**review), RULES) == Decision(allowed=True)
 
 
 @tables.rows

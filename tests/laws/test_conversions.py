@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.edited import edited
 from tests.laws import SOAK, asking, clusters, own, surroundings
 from tests.laws.vendors import READINGS, selection
@@ -31,31 +32,12 @@ PODS = 40 if SOAK else 1
 """So many pods for each pair, of the rule and of own words by turns."""
 
 PARTITIONS = {
-    "amd-partition",
-    "ascend-vnpu-dynamic",
-    "ascend-vnpu-dynamic-910b",
-    "ascend-vnpu-static",
-    "ascend-vnpu-static-910a",
-    "dra-claim-template",
-    "gke-mig",
-    "hami-kunlunxin",
-    "hami-mig",
-    "nvidia-mig-mixed",
-    "nvidia-mig-single",
-    "furiosa-rngd",
+    *tables.table(__file__, "partitions"),
     *(name for name in READINGS if name.startswith(("hami-ascend", "volcano-ascend")) and not name.endswith("-soft")),
 }
 """Systems whose parts of a card are cut in hardware."""
 
-COUNTED = {
-    "aliyun-gpushare": "memory",
-    "aliyun-gpushare-mib": "memory",
-    "aws-vgpu": "memory",
-    "cambricon-env-share": "memory",
-    "kai": "memory",
-    "nvidia-time-slicing": "memory",
-    "volcano-gpu-memory": "memory",
-}
+COUNTED: Sequence[str] = tables.table(__file__, "counted")
 """Systems that keep nobody from taking more than a part."""
 
 

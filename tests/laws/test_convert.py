@@ -14,7 +14,6 @@ from tests.laws.asking import NATIVE, SHORTHAND, Asking, accompany
 from tests.laws.outcome import Stored, given, stored
 from tests.laws.test_enough import TOLD_BY_CARD, TOLD_BY_NODES, is_enough
 from tests.laws.vendors import READINGS
-from tests.laws.vendors.seen import Given
 from webhook.cli import convert
 from webhook.cli.explanation import Explanation
 from webhook.core.interpret.locations import NOTE
@@ -75,31 +74,6 @@ def test_who_asked_in_shorthand_gets_it_of_another_system(asked: Asking, first: 
     return False
 
 
-@every.backend(
-    8,
-    least=1,
-    forms=NATIVE[:2],
-    backends=[
-        name
-        for name in READINGS
-        if partners(name) and own.spoken(clusters.backend(name)) and name not in ODD | {"aliyun-cgpu"}
-    ],
-    also=[st.integers(0, 2**16)],
-)
-def test_who_asked_in_own_words_gets_no_less_of_another_system(asked: Asking, first: int) -> bool:
-    done = _stored(asked)
-    before = done.reading() if done else None
-    for target, result in _elsewhere(done, first) if done and before else ():
-        assert done is not None
-        assert before is not None
-        assert done.card is not None
-        after = given(target, result.after, asked.container, done.card)
-
-        assert _no_less(before, after, list(result.decision.warnings))
-        return True
-    return False
-
-
 def _containers(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
 
@@ -119,18 +93,6 @@ def _stored(asked: Asking) -> Stored | None:
     for target in partners(asked.backend):
         accompany(target, asked.pod, container)
     return stored(asked) if asked.cluster != clusters.ALL else None
-
-
-def _no_less(before: Given, after: Given, warnings: Sequence[str]) -> bool:
-    """At least as much; of compute that nobody limits any more it is said."""
-    told = any("does not limit compute" in warning for warning in warnings)
-    if before.part == 1 and before.cores not in {None, 100}:
-        return True  # compute alone: that its memory is not limited is not carried over so far
-    return (
-        after.devices == before.devices
-        and (after.memory >= before.memory or after.part >= before.part)
-        and (before.cores is None or told if after.cores is None else after.cores >= (before.cores or 0))
-    )
 
 
 @every.backend(

@@ -1,6 +1,6 @@
 """Whatever stands in an object of a cluster, reading it raises nothing, and no number of it is large."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests import builders
+from tests import builders, tables
 from tests.laws import clusters, tried
 from webhook.cli.inventory import demand
 from webhook.core import inventory
@@ -58,17 +58,7 @@ LABELS = sorted(
     {*RULES.slots["label"], *RULES.slots["annotation"], *RULES.all_slots["annotation"], "gpu", "gpu-memory"}
 )
 NODE_LABELS = sorted(card_models.labels(RULES).keys)
-POLICY_KEYS = (
-    "namespaces",
-    "priority",
-    "enforcementAction",
-    "container",
-    "pod",
-    "quota",
-    "defaults",
-    "allowed",
-    "add",
-)
+POLICY_KEYS: Sequence[str] = tables.table(__file__, "keys of policies")
 QUOTA = st.dictionaries(st.sampled_from(["devices", "memory", "models", "enforcementAction"]), ANYTHING, max_size=3)
 
 

@@ -1,7 +1,7 @@
 """A pod without a GPU is never patched, but for a zero that vendors misread; and any answer is an answer."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jsonpatch
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import builders
+from tests import builders, tables
 from tests.cases.served import as_served
 from tests.laws import clusters, surroundings, tried
 from webhook.core.decision import Decision
@@ -65,52 +65,10 @@ def _without(pod: dict[str, Any], resource: str) -> dict[str, Any]:
     return left
 
 
-_NAMES = ("metadata", "labels", "annotations", "spec", "containers", "initContainers", "ephemeralContainers", "name")
-_MORE_NAMES = ("resources", "limits", "requests", "env", "tolerations", "affinity", "nodeAffinity", "nodeSelector")
-_TERM_NAMES = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "nodeSelectorTerms",
-    "matchExpressions",
-    "key",
-    "operator",
-)
-_OURS = (
-    "gpu",
-    "gpu-memory",
-    "gpu-model",
-    "gpu-container",
-    "gpu-backend",
-    PREFIX + "gpu",
-    "gpu." + PREFIX + "x",
-    "." + PREFIX,
-)
-_KEYS = st.sampled_from(
-    (*_NAMES, *_MORE_NAMES, *_TERM_NAMES, *_OURS, "nvidia.com/gpu", "value", "values", "schedulerName")
-)
-_SCALARS = st.sampled_from(
-    [
-        None,
-        True,
-        0,
-        1,
-        -1,
-        2**70,
-        0.3,
-        1e300,
-        "",
-        "1",
-        "0.3",
-        "2x0.5",
-        "x",
-        "1Gi",
-        "T4",
-        "none",
-        "NaN",
-        "\x00",
-        "é" * 300,
-        "9" * 5000,
-    ]
-)
+_WORDS: Mapping[str, Any] = tables.table(__file__, "words")
+_OURS = (PREFIX + "gpu", "gpu." + PREFIX + "x", "." + PREFIX)
+_KEYS = st.sampled_from((*_WORDS["keys"], *_OURS))
+_SCALARS = st.sampled_from((*_WORDS["values"], 2**70, 1e300, "é" * 300, "9" * 5000))
 _JSON = st.recursive(
     _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=5), max_leaves=20
 )

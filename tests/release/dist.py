@@ -22,8 +22,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.binaries import ROOT
 from tests.release import chart, kustomized
 
@@ -91,27 +89,8 @@ def _plugin() -> bytes:
 
 def _manifest(uri: str, digest: str) -> str:
     """The plugin as krew's index describes one (krew: docs/developer/plugin-manifest)."""
-    platform = {
-        "selector": {"matchExpressions": [{"key": "os", "operator": "In", "values": ["darwin", "linux"]}]},
-        "uri": uri,
-        "sha256": digest,
-        "bin": "kubectl-gpu",
-    }
-    spec = {
-        "version": f"v{VERSION}",
-        "shortDescription": "Explain GPU requests, quotas and inventory",
-        "description": "Says what gpu-webhook makes of pods that ask for GPUs, and why; shows nodes, tenants and"
-        " their quotas; examines an installation.",
-        "caveats": "Needs python3, 3.11 or newer. The first run installs its packages into the user's cache.",
-        "platforms": [platform],
-    }
-    plugin = {
-        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
-        "kind": "Plugin",
-        "metadata": {"name": "gpu"},
-        "spec": spec,
-    }
-    return yaml.safe_dump(plugin, sort_keys=False, width=100)
+    written = Path(__file__).with_name("krew.yaml").read_text()
+    return written.replace("VERSION", VERSION).replace("URI", uri).replace("DIGEST", digest)
 
 
 def _checksum(file: Path) -> str:

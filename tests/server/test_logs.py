@@ -12,31 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.bench import reviews
 from tests.cluster.waiting import until
 from tests.server.peer import Peer
 from tests.server.process import Server, running
 from webhook.telemetry import Lines
 
-FIELDS = {
-    "time",
-    "level",
-    "message",
-    "uid",
-    "operation",
-    "path",
-    "namespace",
-    "generateName",
-    "decision",
-    "dryRun",
-    "backends",
-    "codes",
-    "findings",
-    "microseconds",
-    "patched",
-    "rulebook",
-}
+FIELDS: list[str] = tables.table(__file__, "fields")
 
 
 def reviewed(server: Server, peer: Peer, path: str, uid: str, change: Callable[[Any], None]) -> dict[str, Any]:
@@ -51,7 +34,7 @@ def reviewed(server: Server, peer: Peer, path: str, uid: str, change: Callable[[
 def test_a_decision_is_one_line_with_everything(server: Server, peer: Peer) -> None:
     line = reviewed(server, peer, "/mutate", "log-1", lambda _: None)
 
-    assert set(line) == FIELDS
+    assert set(line) == {*FIELDS}
     assert line["path"] == "mutate"
     assert (line["operation"], line["namespace"]) == ("CREATE", "vision-dev")
     assert line["generateName"] == "classifier-7d9f8c6b5-"

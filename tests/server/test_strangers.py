@@ -9,22 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import tables
 from tests.cluster.credentials import Credentials, issue
 from tests.server.peer import Peer
 from tests.server.process import Server, running
 from tests.server.test_quota import create, response
 
-SUSPECTS = """
-kind: TenantPolicy
-apiVersion: gpu-webhook.io/v1alpha1
-metadata: {name: vision}
-spec: {namespaces: {names: ["*"]}, quota: {devices: 4}}
----
-kind: TenantUsage
-apiVersion: gpu-webhook.io/v1alpha1
-metadata: {name: vision}
-status: {view: "7", hard: {devices: "4"}, held: {vision-dev: {}}, suspects: {vision-dev@127.0.0.2: 4}}
-"""
+SUSPECTS: str = tables.table(__file__, "suspects")
 
 
 def peer(server: Server, made: Credentials | None, source: str = "127.0.0.1") -> Peer:

@@ -7,26 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
+from tests import tables
+
 Pod = Any
 
-VARIABLES: Final = (
-    "NVIDIA_VISIBLE_DEVICES",
-    "AMD_VISIBLE_DEVICES",
-    "ASCEND_VISIBLE_DEVICES",
-    "HABANA_VISIBLE_DEVICES",
-    "CAMBRICON_VISIBLE_DEVICES",
-)
-_VALUES: Final = ("all", "0", "none", "void", "", "GPU-8f2f8d4e", "$(A)")
-_PATHS: Final = (
-    "/",
-    "/dev",
-    "/dev/nvidia0",
-    "/dev/dri",
-    "/proc",
-    "/var/run/docker.sock",
-    "/run/containerd",
-    "/dev/shm",  # noqa: S108  a path of a node
-)
+_WORDS: Final[Mapping[str, Any]] = tables.table(__file__, "words")
+VARIABLES: Final[Sequence[str]] = _WORDS["variables"]
 _SPELLINGS: Final[Sequence[Callable[[str], str]]] = (
     str,
     lambda path: f"{path}/",
@@ -36,23 +22,6 @@ _SPELLINGS: Final[Sequence[Callable[[str], str]]] = (
     lambda path: path.replace("/run", "/var/run"),
     lambda path: path.replace("/var/run", "/run"),
 )
-_CAPABILITIES: Final = (
-    "SYS_ADMIN",
-    "sys_admin",
-    "CAP_SYS_RAWIO",
-    "ALL",
-    "all",
-    "NET_ADMIN",
-    "\u017fys_admin",
-    "BPF",
-    "SYS_PTRACE",
-)
-_ANNOTATIONS: Final[Mapping[str, Sequence[str]]] = {
-    "cdi.k8s.io/gpu": ("nvidia.com/gpu=all", "nvidia.com/pgpu=0", "amd.com/gpu=0", ""),
-    "cdi.k8s.io/other_name": ("nvidia.com/gpu=0", "x"),
-    "devices.nri.io/container.main": ("- path: /dev/nvidia0",),
-    "cdi-devices.nri.io/pod": ("- nvidia.com/gpu=all",),
-}
 _MOUNTED: Final = "/var/run/nvidia-container-devices"
 
 
@@ -65,7 +34,7 @@ def opened(pod: Pod, dice: Random) -> None:
 def _name_devices(pod: Pod, container: Any, dice: Random) -> None:  # noqa: ARG001  a door
     name = dice.choice(VARIABLES)
     source = {"valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}
-    entry = source if dice.random() < 0.2 else {"value": dice.choice(_VALUES)}
+    entry = source if dice.random() < 0.2 else {"value": dice.choice(_WORDS["values"])}
     container["env"] = [*(container.get("env") or ()), {"name": name, **entry}]
 
 
@@ -75,14 +44,14 @@ def _take_privileges(pod: Pod, container: Any, dice: Random) -> None:
         case 0 | 1:
             context["privileged"] = True
         case 2:
-            context["capabilities"] = {"add": [dice.choice(_CAPABILITIES), dice.choice(_CAPABILITIES)]}
+            context["capabilities"] = {"add": [dice.choice(_WORDS["capabilities"]) for _ in range(2)]}
         case _:
             pod["spec"]["hostPID"] = True
             pod["spec"]["runtimeClassName"] = "nvidia"
 
 
 def _mount_the_node(pod: Pod, container: Any, dice: Random) -> None:
-    path = dice.choice(_SPELLINGS)(dice.choice(_PATHS))
+    path = dice.choice(_SPELLINGS)(dice.choice(_WORDS["paths"]))
     _mount(pod, container, {"name": "node", "hostPath": {"path": path}}, "/mnt")
 
 
@@ -98,9 +67,9 @@ def _mount(pod: Pod, container: Any, volume: Any, where: str) -> None:
 
 
 def _annotate(pod: Pod, container: Any, dice: Random) -> None:  # noqa: ARG001  a door
-    key = dice.choice([*_ANNOTATIONS])
+    key = dice.choice([*_WORDS["annotations"]])
     there = pod["metadata"].get("annotations") or {}
-    pod["metadata"]["annotations"] = {**there, key: dice.choice(_ANNOTATIONS[key])}
+    pod["metadata"]["annotations"] = {**there, key: dice.choice(_WORDS["annotations"][key])}
 
 
 _DOORS: Final[Sequence[Callable[[Pod, Any, Random], None]]] = (

@@ -1,11 +1,13 @@
 """Good inputs made bad: values, keys, texts, bytes, lines. Each mutation is one throw of the dice."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
 import orjson
+
+from tests import tables
 
 Containers = list[tuple[str, Any]]
 """The mappings and lists of a document, each with the key that it stands under."""
@@ -31,30 +33,10 @@ _RAW: Final = (
 
 PLACEHOLDER: Final = "\ue000%d\ue001"
 
-NUMBERS: Final = (
-    "0", "1", "2", "7", "8", "100", "0.5", "0.3", "2x0.5", "30%", "1.0", "1.", ".5", "+1", "-1", "1e0", "1E3",
-    "1e-3", "1k", "1m", "300m", "1000m", "1Ki", "1u", "8Gi", "8G", "8192Mi", "8gb", "1024", "1025",
-    "1000000000", "2147483648", "9223372036854775807", "9223372036854775808", "99999999999999999999",
-    "0" * 30 + "1", "1" + "0" * 400, "0.1" * 9, "0x10", "1_000", "1,5", "NaN", "Infinity", "-0", "1 ", " 1",
-    "1\n", "٣", "\uff11", "½", "²", "1\u200b", "1\u202e", "Ⅷ",
-)  # fmt: skip
-WORDS: Final = (
-    "", " ", "none", "null", "true", "all", "any", "half", "a", "A100-80GB", "a100", "1g.10gb", "1g.10gb+me",
-    "Always", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "{count}", "{container}", "*", "../..", "a" * 64,
-    "b" * 300, "x" * 5000, "\u202egpu", "gpu\u200b", "g\u0440u", "\uff47\uff50\uff55", "GPU", "gpu\x00", "\n",
-    "\x7f", "\u2028", "é", "e\u0301", "ﬀ", "İ", "ß", "\U0001f4a9", "\ufeff1", "a/b/c", "/", "~1", "~", "-", ".",
-    "metadata.name", "%s", "${x}", "<b>",
-)  # fmt: skip
-KEYS: Final = (
-    "gpu", "GPU", "gpu ", "gpu-memory", "gpu-cores", "gpu-model", "gpu-profile", "gpu-sharing", "gpu-backend",
-    "gpu-claim", "gpu-container", "gpu-tflops", "gpu-placement", "gpu-webhook.io/gpu", "gpu-webhook.io/percent",
-    "gpu-webhook.io/memory", "gpu-webhook.io/container", "gpu-webhook.io/translated", "gpu.gpu-webhook.io/main",
-    "memory.gpu-webhook.io/c0", "gpu.gpu-webhook.io/", ".gpu-webhook.io/main", "nvidia.com/gpu",
-    "requests.nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "amd.com/gpu", "cpu", "limits", "requests", "claims",
-    "env", "containers", "restartPolicy", "initContainers", "ephemeralContainers", "resources", "labels",
-    "annotations", "affinity", "nodeName", "uid", "name", "deviceclass.resource.kubernetes.io/gpu",
-    "resourceClaims", "schedulerName", "runtimeClassName", "securityContext",
-)  # fmt: skip
+_SAID: Final[Mapping[str, Sequence[str]]] = tables.table(__file__, "texts")
+NUMBERS: Final = (*_SAID["numbers"], "0" * 30 + "1", "1" + "0" * 400, "0.1" * 9)
+WORDS: Final = (*_SAID["words"], "a" * 64, "b" * 300, "x" * 5000)
+KEYS: Final = _SAID["keys"]
 _LETTERS: Final = "0123456789.xX%eEkKmMgGiI+-_/, :\"'\\{}[]#&*!|>\t\n\r\x00\x7f\u200b\u202e\u0660\uff11é\U0001f4a9"
 
 

@@ -1,8 +1,7 @@
 """Who serves: explicit, then the tenant's, then the cluster's order; and how modes are described."""
 
 from dataclasses import replace
-
-import pytest
+from typing import Any
 
 from tests import builders, tables
 from tests.core import acme
@@ -33,20 +32,11 @@ def test_a_resource_is_of_the_back_end_to_whose_nodes_the_pod_is_bound(
     assert [served.backend.name for served in planned.assignments] == [backend]
 
 
-@pytest.mark.parametrize(
-    ("when", "words"),
-    [
-        (When(), "any number of devices"),
-        (When(devices="whole"), "whole cards, any number of devices"),
-        (When(devices="part", count=(1, 1)), "a part of each of 1 device"),
-        (When(devices="part", count=(2, None)), "a part of each of 2 or more devices"),
-        (When(devices="part", count=(2, 4)), "a part of each of 2 to 4 devices"),
-        (When(devices="profile", count=(2, 2)), "partitions of 2 devices"),
-        (When(has=frozenset({"memory", "cores"})), "any number of devices, given cores and memory"),
-    ],
-)
-def test_a_condition_is_described_in_words(when: When, words: str) -> None:
-    assert str(when) == words
+@tables.rows
+def test_a_condition_is_described_in_words(when: dict[str, Any], words: str) -> None:
+    read = {"count": tuple, "has": frozenset}
+
+    assert str(When(**{key: read.get(key, str)(value) for key, value in when.items()})) == words
 
 
 def test_a_mode_without_a_name_is_called_by_its_condition() -> None:

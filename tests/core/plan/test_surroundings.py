@@ -99,18 +99,7 @@ def test_the_model_asked_for_counts_before_the_card_of_the_nodes() -> None:
     assert served.amounts["acme.example/memory"] == 20480
 
 
-@pytest.mark.parametrize(
-    ("most", "gpu", "fix"),
-    [
-        (4, "4", None),
-        (4, "8", "write 4 or fewer"),
-        (0, "16", None),
-        (0, "17", 'write gpu: "0.17" if you mean 17 % of a device'),
-        (0, "30x0.5", "write 16 or fewer"),
-        (0, "101", "write 16 or fewer"),
-        (64, "30", None),
-    ],
-)
+@tables.rows
 def test_more_devices_than_a_node_has_are_warned_of(most: int, gpu: str, fix: str | None) -> None:
     book = replace(_rulebook(RANKED), surroundings=Surroundings(most=most))
 
