@@ -36,7 +36,7 @@ def codes() -> str:
 
 FINDINGS: Mapping[str, str] = {
     "explain": "a pod is refused, or a policy cannot be used",
-    "check": "the rules cannot be used",
+    "check": "the rules cannot be used, or `--coverage` or `--fail-under` miss something",
     "diff": "something changes for a pod",
     "test": "a case fails",
     "doctor": "a check fails",

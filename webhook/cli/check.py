@@ -4,16 +4,18 @@ import argparse
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webhook.cli import options
-from webhook.core import examples
+from webhook.core import examples, mutants
 from webhook.core.backends import read_back
 from webhook.core.backends.translate import CannotExpressError
-from webhook.core.forms.document import Problem
+from webhook.core.forms.document import DocumentError, Node, Problem
 from webhook.core.kube import pod, quantity
+from webhook.core.mutants import Mutant
 from webhook.core.plan import plan
 from webhook.core.request import GpuRequest
 from webhook.core.rules.backend import Backend
@@ -21,6 +23,9 @@ from webhook.core.rules.modes import When
 from webhook.core.rules.rulebook import Rulebook, with_backend_alone, with_only
 from webhook.core.violations import Refusal
 from webhook.server import settings
+
+if TYPE_CHECKING:  # what tries suites is loaded only for them
+    from webhook.cli.test import Suite
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -30,6 +35,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("target", nargs="*", default=[str(default)], metavar="DIR|FILE|-", help=what)
     losses = "list requests that cannot be recovered from a pod's resources"
     command.add_argument("--losses", action="store_true", help=losses)
+    coverage = (
+        "name the lines and modes of rules and policies that no example and no suite reaches; 1 if there are any"
+    )
+    command.add_argument("--coverage", action="store_true", help=coverage)
+    mutate = "change rules and policies in small ways, and name each change that no example and no suite notices"
+    command.add_argument("--mutate", action="store_true", help=mutate)
+    least = "with --mutate: 1 if less than this is noticed"
+    command.add_argument("--fail-under", type=int, default=0, metavar="PERCENT", help=least)
     options.output_option(command)
 
 
@@ -40,6 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
         contents = {name: content for content, name in map(options.read_content, arguments.target)}
         beside = directory.parent / "cluster.yaml"
         directory = beside.parent if beside.is_file() else settings.default_rules()
+    suites = _suites(directory, contents) if arguments.coverage or arguments.mutate else {}
+    loaded: list[Node] = []
+
+    def kept(nodes: list[Node]) -> list[Node]:
+        loaded[:] = nodes
+        return nodes
+
     from webhook.cli import policy_advice
     from webhook.cli.table import number
     from webhook.core.policy import in_force, unknown_devices
@@ -48,7 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     try:
         with options.progress("running the examples of the rules"):
-            rulebook = rule_files.load_beside(directory, contents) if contents else rule_files.load(directory)
+            rules = {name: content for name, content in contents.items() if name not in suites}
+            rulebook = (
+                rule_files.load_beside(directory, rules, kept) if contents else rule_files.load(directory, kept)
+            )
         if not contents:
             rule_files.check_installable(directory, rulebook.cluster)
     except rule_files.RuleFilesError as error:
@@ -64,10 +87,15 @@ def run(arguments: argparse.Namespace) -> int:
     own = rulebook.cluster.unlisted(cluster.OWN, fix="add it if the webhook is installed there")
     backends = [backend for backend in rulebook.backends.values() if backend.at.file in contents] or rulebook.enabled
     warnings = [*map(str, own), *doubts(rulebook, backends), *policy_advice.every(rulebook, time.time())]
+    tried: list[Mutant] = []
+    if arguments.coverage or arguments.mutate:
+        with options.progress("changing rules and policies, to see what notices"):
+            tried = [*_mutants(loaded, rulebook, contents, suites)]
+    shown, code = _score(tried, arguments)
     if arguments.output == "json":
-        more = {} if lost is None else {"losses": lost}
+        more = shown if lost is None else {"losses": lost, **shown}
         options.print_json({"fine": True, "problems": [], "warnings": warnings, **more, **counts(rulebook)})
-        return options.FINE
+        return code
     fine = f"fine, but {number(len(warnings), 'warning')}" if warnings else "all fine"
     print("\n".join([f"{', '.join(arguments.target)}: {describe(counts(rulebook))}: {fine}", *warnings]))
     if strict := unknown_devices.refused_by_default(rulebook.tenancy, rulebook.cluster):
@@ -75,7 +103,148 @@ def run(arguments: argparse.Namespace) -> int:
     if lost:
         print("cannot be recovered from a pod's resources (a pod that states them itself counts as a whole device):")
         print(*(f"  {loss}" for loss in lost), sep="\n")
-    return options.FINE
+    for place in shown.get("unreached", ()):
+        print("{file}:{line}: no example and no suite reaches this {what}: {path}".format(**place))
+    for change in shown.get("survivors", ()):
+        print("{file}:{line}: nothing notices {path}: {before} -> {after}".format(**change))
+    missed = {place["file"] for places in ("unreached", "survivors") for place in shown.get(places, ())}
+    for total in shown.get("totals", ()):
+        if total["file"] in missed or total is shown["totals"][-1]:
+            print(_sum(total))
+    return code
+
+
+# What the examples and suites of rules and policies notice: see `webhook.core.mutants`.
+
+Suites = Sequence[tuple[str, "Suite"]]
+
+
+def _suites(directory: Path, contents: Mapping[str, bytes]) -> dict[str, Suites]:
+    """The suites among the files that are given, and those in the folder `tests` of the rules, by their files."""
+    from webhook.cli import snapshot, test
+    from webhook.files import documents
+
+    folder = directory / "tests"
+    beside = {file: Path(file).read_bytes() for file in snapshot.files([str(folder)] if folder.is_dir() else [])}
+    suites: dict[str, Suites] = {}
+    for file, content in {**beside, **contents}.items():
+        with suppress(DocumentError):  # which is told when rules are loaded
+            if any(_kind(node) == "Suite" for node in documents.parse(content, file)):
+                suites[file] = [*test.read(content, file)]
+    return suites
+
+
+def _kind(node: Node) -> object:
+    head = node.value.get("kind") if isinstance(node.value, dict) else None
+    return head.value if head else None
+
+
+def _mutants(
+    loaded: Sequence[Node], rulebook: Rulebook, contents: Mapping[str, bytes], files: Mapping[str, Suites]
+) -> Iterator[Mutant]:
+    """The mutants of all rules and policies, or of those in files with these contents, and of those in suites."""
+    from webhook.cli import test
+    from webhook.core.rules import load
+    from webhook.files import documents, rule_files
+
+    def policies(node: Node) -> Iterator[Node]:
+        if _kind(node) in load.POLICY_KINDS.values():
+            yield node
+        elif isinstance(node.value, dict | list):
+            children = node.value.values() if isinstance(node.value, dict) else node.value
+            yield from (policy for child in children for policy in policies(child))
+
+    chosen = [node for node in loaded if not contents or node.at.file in contents]
+    around = [node for node in chosen if _kind(node) in load.POLICY_KINDS.values()]
+    given = tuple(node.plain() for node in around)
+    suites = [(name, replace(suite, given=(*given, *suite.given))) for some in files.values() for name, suite in some]
+    now, memory = time.time(), load.Memory(rule_files.MAX_REMEMBERED)
+
+    def fails(suites: Suites, rulebook: Rulebook) -> bool:
+        return any(result.failures for name, suite in suites for result in test.tried(suite, name, rulebook, now))
+
+    def rule_noticed(mutant: Node) -> bool:
+        def is_of(node: Node) -> bool:
+            return mutants.kind(node) == "Backend" and mutants.name_of(node) == mutants.name_of(mutant)
+
+        try:
+            return bool(suites) and fails(
+                suites, load.read([mutant if is_of(node) else node for node in loaded], "", memory).rulebook
+            )
+        except DocumentError:
+            return True
+
+    def policy_noticed(before: object, after: Mapping[str, Any]) -> bool:
+        def put(given: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+            return tuple(after if raw == before else raw for raw in given)
+
+        for name, suite in suites:
+            cases = tuple(replace(case, given=put(case.given)) for case in suite.cases)
+            changed = replace(suite, given=put(suite.given), cases=cases)
+            if changed != suite and fails([(name, changed)], rulebook):
+                return True
+        return False
+
+    if fails(suites, rulebook):
+        raise options.UsageError("a suite fails as it is: run gpu-webhook test")
+    for node in chosen:
+        if _kind(node) == "Backend":
+            yield from mutants.of_backend(loaded, mutants.name_of(node), memory, rule_noticed)
+    of_suites = [
+        node
+        for file in files
+        if file in contents or not contents
+        for node in documents.parse(contents.get(file) or Path(file).read_bytes(), file)
+    ]
+    for policy in (*around, *(policy for node in of_suites for policy in policies(node))):
+        yield from mutants.of_policy(policy, rulebook, partial(policy_noticed, policy.plain()))
+
+
+def _score(tried: Sequence[Mutant], arguments: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    """What is not reached, what nobody notices and the totals, by what is asked for; and the exit code."""
+    if not (arguments.coverage or arguments.mutate):
+        return {}, options.FINE
+    unreached, totals, survivors = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+    files = [*dict.fromkeys(mutant.change.at.file for mutant in tried)]
+    for file in files if len(files) == 1 else [*files, "all"]:
+        of_file = [mutant for mutant in tried if file in {mutant.change.at.file, "all"}]
+        total: dict[str, Any] = {"file": file}
+        for what in ("line", "mode") if arguments.coverage else ():
+            places: dict[tuple[str, int], list[Mutant]] = {}
+            for mutant in of_file:
+                if at := mutant.change.at if what == "line" else mutant.change.mode:
+                    places.setdefault((at.file, at.line), []).append(mutant)
+            missed = {at: there for at, there in places.items() if not any(mutant.noticed for mutant in there)}
+            total[f"{what}s"] = {"reached": len(places) - len(missed), "of": len(places)}
+            if file != "all":
+                unreached += [
+                    {"file": file, "line": line, "what": what, "path": there[0].change.path}
+                    for (_, line), there in missed.items()
+                ]
+        if arguments.mutate:
+            noticed = sum(mutant.noticed for mutant in of_file)
+            total["mutants"] = {"noticed": noticed, "of": len(of_file)}
+            total["percent"] = 100 * noticed // max(len(of_file), 1)
+        totals.append(total)
+    if arguments.mutate:
+        changes = (mutant.change for mutant in tried if not mutant.noticed)
+        survivors = [
+            {"file": at.file, "line": at.line, "path": path, "before": before, "after": after}
+            for at, path, before, after, _ in changes
+        ]
+    few = arguments.mutate and totals[-1]["percent"] < arguments.fail_under
+    code = options.NOT_FINE if unreached or few else options.FINE
+    return {"unreached": unreached, "survivors": survivors, "totals": totals}, code
+
+
+def _sum(total: Mapping[str, Any]) -> str:
+    """`hami.yaml: 12 of 12 lines, 3 of 3 modes, 96 of 97 mutants noticed (98 %)`."""
+    parts = [
+        f"{total[what]['reached']} of {total[what]['of']} {what}" for what in ("lines", "modes") if what in total
+    ]
+    if "mutants" in total:
+        parts.append("{noticed} of {of} mutants noticed".format(**total["mutants"]) + f" ({total['percent']} %)")
+    return f"{total['file']}: {', '.join(parts)}"
 
 
 # What a directory of rules holds, or what is wrong with it: in numbers, and in plain values for scripts.

@@ -7,6 +7,8 @@ from webhook.core.forms.document import Problem, failing_examples
 from webhook.core.kube import fields, pod
 from webhook.core.mutate import mutate
 from webhook.core.plan import plan
+from webhook.core.policy import usage
+from webhook.core.quota import tally
 from webhook.core.request import PREFIX
 from webhook.core.review import creating
 from webhook.core.rules.backend import Backend, Example
@@ -41,12 +43,15 @@ def failing(backend: Backend, alone: Rulebook) -> Iterator[Problem]:
             if example.refused not in messages:
                 return f'is refused, but not with "{example.refused}": {messages.splitlines()[0]}'
             return None
-        written = sections(fields.applied(fields.to_patch(planned.edits, raw), raw))
+        after = fields.applied(fields.to_patch(planned.edits, raw), raw)
+        written = sections(after)
         if example.refused is not None:
-            return f"is not refused; it becomes {_show(written['limits'])}"
+            return f"is not refused; it becomes {shown(written['limits'])}"
+        if "charge" in (example.expected or {}):
+            written["charge"] = tally.write(usage.pod_usage(usage.holdings(pod.read(after), alone)).tally)
         for section, value in (example.expected or {}).items():
             if written[section] != _texts(value):
-                return f"expects {section} {_show(_texts(value))}, and gets {_show(written[section])}"
+                return f"expects {section} {shown(_texts(value))}, and gets {shown(written[section])}"
         return None
 
     yield from failing_examples(backend.examples, mistake)
@@ -81,8 +86,10 @@ def pod_of(example: Example) -> dict[str, Any]:
 
 
 def _pod(ask: Mapping[str, str]) -> dict[str, Any]:
-    annotations = {PREFIX + key.removeprefix("gpu-"): value for key, value in ask.items()}
-    return {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "main"}]}}
+    annotations = {PREFIX + key.removeprefix("gpu-"): value for key, value in ask.items() if "/" not in key}
+    limits = {key: value for key, value in ask.items() if "/" in key}
+    container = {"name": "main", "resources": {"limits": limits}} if limits else {"name": "main"}
+    return {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
 
 
 def _merged(base: Any, more: Any) -> Any:
@@ -107,16 +114,16 @@ def sections(after: Mapping[str, Any]) -> dict[str, Any]:
         "labels": metadata.get("labels") or {},
         "nodeAffinity": {line["key"]: line.get("values", []) for line in terms[0].get("matchExpressions", ())},
         "tolerations": _texts(spec.get("tolerations") or []),
-        "schedulerName": spec.get("schedulerName"),
-        "runtimeClassName": spec.get("runtimeClassName"),
+        "schedulerName": spec.get("schedulerName") or "",
+        "runtimeClassName": spec.get("runtimeClassName") or "",
     }
 
 
-def _show(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value as a rule's author would write it: `{acme.example/card: 2}`."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_show(entry)}" for key, entry in value.items()) + "}"
-    return f"[{', '.join(map(_show, value))}]" if isinstance(value, list) else str(value)
+        return "{" + ", ".join(f"{key}: {shown(entry)}" for key, entry in value.items()) + "}"
+    return f"[{', '.join(map(shown, value))}]" if isinstance(value, list) else str(value)
 
 
 def _texts(value: Any) -> Any:

@@ -101,7 +101,9 @@ def load_systems(
     )
 
 
-def load_beside(directory: Path, contents: Mapping[str, bytes]) -> Rulebook:
+def load_beside(
+    directory: Path, contents: Mapping[str, bytes], chosen: Callable[[list[Node]], list[Node]] = list
+) -> Rulebook:
     """The rules of a directory with files of other paths, in place of its files and documents of the same names."""
     own: list[Node] = []
     problems: list[Problem] = []
@@ -122,7 +124,7 @@ def load_beside(directory: Path, contents: Mapping[str, bytes]) -> Rulebook:
         return node.at.file not in names and subject(node) not in subjects
 
     subjects, names = {*map(subject, own)}, {Path(path).name for path in contents}
-    return load(directory, lambda given: [*filter(stays, given), *own])
+    return load(directory, lambda given: chosen([*filter(stays, given), *own]))
 
 
 def _failing(rule: Backend | ClaimSource | Workload, devices: Cards | None = None) -> Sequence[Problem]:

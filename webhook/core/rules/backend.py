@@ -97,8 +97,9 @@ _EXPECTED: Final = forms.mapping(
         "nodeAffinity": _verbatim("Values of each node label.", _LABELS),
         "claims": _verbatim("Names of templates of resource claims.", list_of(TEXT).schema),
         "tolerations": _verbatim("Tolerations of the pod.", {"type": "array", "items": {"type": "object"}}),
-        "schedulerName": _verbatim("The pod's scheduler.", TEXT.schema),
-        "runtimeClassName": _verbatim("The pod's runtime class.", TEXT.schema),
+        "schedulerName": _verbatim("The pod's scheduler; an empty text for none.", TEXT.schema),
+        "runtimeClassName": _verbatim("The pod's runtime class; an empty text for none.", TEXT.schema),
+        "charge": _verbatim("What the quota counts, as in a suite.", _SCALARS, {"devices": "0.3"}),
     },
     complete=lambda read, *_: read or None,
 )
@@ -108,6 +109,7 @@ EXPECTED: Final = tuple(_EXPECTED.schema["properties"])
 ASK: Final[forms.Schema] = {
     "type": "object",
     "properties": dict.fromkeys(KEYS, TEXT.schema),
+    "patternProperties": {"/": TEXT.schema},
     "additionalProperties": False,
 }
 
@@ -119,8 +121,9 @@ class Example:
     name: str = optional(TEXT, "What messages call it.", default="")
     ask: Mapping[str, str] = required(
         forms.Shape(map_of(TEXT).read, ASK, {}),
-        "The shorthand, by the keys of labels; values are quoted.",
+        "The shorthand, by the keys of labels, or resources of the container; values are quoted.",
         {"gpu": "0.3", "gpu-model": "T4"},
+        {"acme.example/card": "1"},
     )
     pod: Mapping[str, Any] = optional(forms.OBJECT, "What else the pod has.", {"spec": {"hostIPC": True}})
     refused: str | None = optional(forms.FILLED, "A part of the message that refuses it.")
@@ -129,7 +132,7 @@ class Example:
 
     def titled(self, section: Section, scope: forms.Scope) -> Example:
         """The same with a name; complain of keys that are none, and of no outcome or two."""
-        for key in self.ask.keys() - {*KEYS}:
+        for key in (key for key in self.ask.keys() - {*KEYS} if "/" not in key):
             message = f'"{key}" is no key of the shorthand{nearest(key, KEYS)}'
             scope.problems.append(Problem(section.node.at, f"{section.node.path}.ask", message))
         if (self.refused is None) == (self.expected is None):
