@@ -63,18 +63,7 @@ def test_a_template_is_refused_for_what_a_pod_would_be_rescued_from() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("limits", "fixes"),
-    [
-        ({"gpu": "2x0.5"}, ['remove it, and label the template gpu: "2x0.5"']),
-        (
-            {"gpu": "1.5"},
-            ['write gpu-webhook.io/gpu: 1 instead of gpu, or remove it, and label the template gpu: "1"'],
-        ),
-        ({"gpu-webhook.io/percent": "30%"}, []),
-        ({"nvidia.com/gpu": "1.5"}, []),
-    ],
-)
+@tables.rows
 def test_a_template_is_told_its_names_beside_a_value_that_is_none(limits: dict[str, str], fixes: list[str]) -> None:
     template = builders.pod(builders.container(limits=limits))
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "web"}, "spec": {"template": template}}
@@ -86,7 +75,7 @@ def test_a_template_is_told_its_names_beside_a_value_that_is_none(limits: dict[s
 
 
 def test_a_model_in_limits_is_no_quantity_and_belongs_on_a_label() -> None:
-    [explained] = explanation.explain(limited(gpu="1", gpu_model="A100-80GB"), RULES)
+    [explained] = explanation.explain(asking({"gpu": "1", "gpu-model": "A100-80GB"}), RULES)
 
     assert [wrong.fix for wrong in explained.decision.violations] == [
         "remove it, and write the label gpu-model: A100-80GB"
