@@ -541,7 +541,11 @@ def as_text(output: Output, value: int) -> str:
     """A value as the container's resources have it: digits, or `8Gi` if the rule writes quantities."""
     if output.unit_name == QUANTITY:
         return show_size(value)
-    return show(Fraction(value, 10**output.digits)) if output.digits else str(value)
+    if not output.digits:
+        return str(value)
+    number = show(Fraction(value, 10**output.digits))
+    whole, _, rest = number.partition(".")
+    return f"{whole}.{rest:0<{output.digits}}" if output.fixed else number
 
 
 def as_fields(amount: Amount, value: int, count: int) -> dict[str, Any]:

@@ -430,13 +430,18 @@ def _form(
         return make(values, section, scope)
 
     def read(node: Node, scope: Scope) -> Any:
-        section = Section(node, scope.problems)
+        section, before = Section(node, scope.problems), len(scope.problems)
         value = read_among(section, scope)
-        for key in section.entries.keys() - keys_read:
-            message = f'unknown key "{key}"{nearest(key, keys_read)}'
-            scope.problems.append(Problem(node.keys.get(key, node.at), node.path, message))
         for rule in rules:
             rule.check(section)
+        if unknown := section.entries.keys() - keys_read:
+            # What else is wrong with the mapping as a whole is often for a key that is misspelt.
+            whole = (node.at, node.path)
+            kept = [problem for problem in scope.problems[before:] if (problem.at, problem.path) != whole]
+            scope.problems[before:] = kept
+        for key in unknown:
+            message = f'unknown key "{key}"{nearest(key, keys_read)}'
+            scope.problems.append(Problem(node.keys.get(key, node.at), node.path, message))
         return value
 
     schema: Schema = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -337,8 +337,13 @@ class Backend:
                     message = f"{card.model} is made by {card.vendor}, and the back end serves {vendors}"
                     scope.problems.append(Problem(at, path, message))
 
+        named: dict[str, Mode] = {}
         for number, mode in enumerate(self.modes):
             path = f"spec.modes[{number}].when"
+            if (first := named.setdefault(mode.name, mode)).when.devices != mode.when.devices:
+                message = f'"{mode.name}" is the name of a mode for other requests, at {first.at.line_only}'
+                scope.problems.append(Problem(mode.at, f"spec.modes[{number}].name", message))
+            scope.problems.extend(mode.mistaken(f"spec.modes[{number}]", scope.known.devices))
             if both := sorted(mode.when.has & mode.when.lacks):
                 scope.problems.append(Problem(mode.at, path, f"no request both has and lacks {' and '.join(both)}"))
             complain_of_others(mode.when.models, mode.at, f"{path}.models")

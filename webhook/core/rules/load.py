@@ -403,8 +403,7 @@ def _from_cluster(
             continue
         instead: Any = None
         if isinstance(value, TenantPolicy):
-            # A key that is misspelt is often why another is missing.
-            first = min(sorted(problems), key=lambda problem: "unknown key" not in problem.message)
+            first = min(problems)
             kept = {key: getattr(value, key) for key in ("name", "rule", "namespaces", "priority")}
             instead = TenantPolicy(**kept, broken=f"{first.path}: {first.message}")
         result.broken[name] = Broken(tuple(sorted(set(problems))), instead)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Final
 
 from webhook.core.forms import forms, labels
-from webhook.core.forms.document import Location, Node, Section, inside, nearest
+from webhook.core.forms.document import Location, Node, Problem, Section, inside, nearest
 from webhook.core.forms.forms import FLAG, TEXT, derived, form, list_of, map_of, optional, required, whole, word
-from webhook.core.request import DEVICES, PREFIX, SHARINGS
+from webhook.core.request import DEVICES, PLACEMENTS, PREFIX, SHARINGS, is_key
 from webhook.core.rules import verbs
-from webhook.core.rules.catalog import MODEL
+from webhook.core.rules.catalog import MODEL, Cards, plain
 from webhook.core.rules.verbs import HOLES, UNITS, VERBS, Amount, Slot, computed, filled, holes, memory_unit
 
 # Text and numbers as they stand
@@ -33,6 +33,7 @@ class Constant:
     what: ClassVar = ""
     unit_name: ClassVar = ""
     digits: ClassVar = 0
+    fixed: ClassVar = False
     absent: ClassVar = None
     most: ClassVar = False
     is_number: ClassVar = False
@@ -222,7 +223,10 @@ class Outputs:
         return Outputs(**joined)
 
     def legal(self, section: Section, scope: forms.Scope) -> Outputs:
-        """The same; complain of texts that no label can have as its value."""
+        """The same; complain of keys of the shorthand, and of texts that no label can have as its value."""
+        for name, kind in (("annotations", "annotation"), ("labels", "label")):
+            for key in (key for key in getattr(self, name) if is_key(kind, key)):
+                section.complain(f'{name}: "{key}" is for requests of authors of pods; write a key of your system')
         for name, lines in (("labels", self.labels), ("nodeAffinity", self.node_affinity)):
             for key, line in lines.items():
                 for text in line.texts if isinstance(line, Constant) else ():
@@ -448,6 +452,16 @@ _SIZES: Final[forms.Shape[Sequence[tuple[int, int]]]] = forms.mapping(
 )
 
 
+SECTIONS: Final = ("annotations", "labels", "env", "nodeAffinity")
+_NEVER: Final[Mapping[str, set[str]]] = {
+    "whole": {"memory", "profile", "claim"},
+    "part": {"profile", "claim"},
+    "profile": {"memory", "claim"},
+    "claim": {"memory", "profile"},
+}
+"""The holes that requests of each kind never fill."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
     """One way in which a back end serves a request: the first whose `when` matches is taken.
@@ -519,6 +533,29 @@ class Mode:
             if isinstance(output, Constant) and output.enforce
         )
         return replace(self, name=self.name or str(self.when), amounts=amounts, enforced=enforced)
+
+    def mistaken(self, path: str, devices: Cards) -> Iterator[Problem]:
+        """A problem for each hole that no request of the mode fills, and each word that means nothing in `values`."""
+        fillable = {*HOLES} - (_NEVER[self.when.devices] if self.when.devices else set())
+        for name, section in zip(("annotations", "labels", "env", "node_affinity"), SECTIONS, strict=True):
+            for key, output in getattr(self.outputs, name).items():
+                where = inside(f"{path}.{section}", key)
+                if isinstance(output, Constant):
+                    for hole in sorted({*output.words} & {*HOLES} - fillable):
+                        kind = self.when.devices
+                        yield Problem(
+                            output.at, where, f"nothing fills {{{hole}}}: no request of devices: {kind} has it"
+                        )
+                    continue
+                words: Collection[str] = PLACEMENTS
+                if output.what in {"model", "product"}:
+                    words = {name for card in devices.values() for name in (card.model, *card.names)}
+                elif output.what == "profile":
+                    words = {profile for card in devices.values() for profile in card.profiles}
+                for meant in output.values if output.what != "container" else ():
+                    if meant not in words and plain(meant) not in devices.by_plain_name:
+                        message = f'"{meant}" is no {output.what}{nearest(meant, words)}'
+                        yield Problem(output.at, f"{where}.values", message)
 
 
 _A_NUMBER: Final = {"type": "object", "anyOf": [{"required": [verb]} for verb in UNITS]}

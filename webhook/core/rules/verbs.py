@@ -121,7 +121,7 @@ class Amount:
     per_total   the value of one device times their number
     lenient     the system rounds up by itself: values in between are legal, and stand for what they become
     parts_label a node label with the number of parts: where a pod selects its value, that counts, and not the unit
-    digits      decimals that are written; the number counts in the last of them
+    digits      decimals that are written, at most or always (`fixed`); the number counts in the last of them
     absent      what a missing resource means: `whole`, `none`, a count, or None: it has to be there
     substring   the system also takes cards whose names only contain the text
     most        it is what the container may take at most; where it is more than the amounts beside it, it counts
@@ -141,6 +141,7 @@ class Amount:
     per_total: bool = False
     parts_label: str | None = None
     digits: int = 0
+    fixed: bool = False
     absent: str | int | None = None
     most: bool = False
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -236,14 +237,18 @@ _OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "share": {"unit": optional(word(UNITS["share"]), _STANDS_FOR, default=PERCENT), **_LEGAL, **_OF_A_DEVICE},
 }
 _DIGITS: Final = {
-    "digits": optional(whole(), "Decimals to write, as 2 for `0.25`; for annotations and labels.", default=0)
+    "digits": optional(whole(), "Decimals to write at most, as 2 for `0.25` and `0.5`; for annotations and labels."),
+    "decimals": optional(whole(), "Decimals to write always, as 2 for `0.25` and `0.50`; instead of digits."),
 }
 
 
 _OR_NOTHING: Final = forms.Rule({"type": ["object", "null"]})
 _BESIDE_FIT: Final = [{"required": [key]} for key in ("step", "min", "max")]
 _FIT_ALONE: Final = {"not": {"type": "object", "required": ["fit"], "anyOf": _BESIDE_FIT}}
-_CONSISTENT: Final = forms.Rule({"allOf": [{"dependentRequired": {"roundsItself": ["round"]}}, _FIT_ALONE]})
+_ONE_UNIT: Final = {"not": {"type": "object", "required": ["parts", "unit"]}}
+_ONE_LENGTH: Final = {"not": {"type": "object", "required": ["digits", "decimals"]}}
+_ROUNDED: Final = {"dependentRequired": {"roundsItself": ["round"]}}
+_CONSISTENT: Final = forms.Rule({"allOf": [_ROUNDED, _FIT_ALONE, _ONE_UNIT, _ONE_LENGTH]})
 
 
 def number(verb: str, digits: Mapping[str, Any]) -> forms.Shape[Amount]:
@@ -256,13 +261,18 @@ def number(verb: str, digits: Mapping[str, Any]) -> forms.Shape[Amount]:
             section.complain("roundsItself is about values in between, so it needs round: up")
         if "fit" in section.present() and given:
             section.complain(f"fit lists every value; remove {', '.join(given)}")
+        for key, other in (("parts", "unit"), ("decimals", "digits")):
+            if {key, other} <= {*section.present()}:
+                section.complain(f"{key} stands instead of {other}; remove one of them")
+        if [*read["fit"]] != sorted({*read["fit"]}):
+            section.complain("fit lists each value once, the smallest first")
         step, low, high = given.get("step") or 1, given.get("min", 1), given.get("max")
         if "min" in given and low % step:
             section.complain(f"min: {low} is no multiple of step: {step}")
         if high is not None and (high < low or high % step):
             section.complain(f"max: {high} is less than min, or no multiple of step: {step}")
 
-        decimals = read.get("digits", 0)
+        decimals = read.get("decimals") or read.get("digits") or 0
         block = memory_unit(read["unit"]) if verb == "memory" else None
         unit = Fraction(100, read["parts"]) if "parts" in read else Fraction(block or 1)
         return Amount(
@@ -273,12 +283,13 @@ def number(verb: str, digits: Mapping[str, Any]) -> forms.Shape[Amount]:
             unit_name=read["unit"],
             parts_label=read.get("partsLabel"),
             digits=decimals,
+            fixed="decimals" in read,
             round_up=read["round"] == "up",
             lenient=read["roundsItself"],
             step=read["step"],
             minimum=read.get("min"),
             maximum=read.get("max"),
-            fit=tuple(sorted(read["fit"])),
+            fit=tuple(read["fit"]),
             per_total=read.get("per") == "total",
             absent=read.get("absent"),
             most=read.get("most", False),
