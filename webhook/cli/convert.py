@@ -440,11 +440,11 @@ def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
     for mode in backend.modes:
         if not served.demand.extended.amounts.keys() <= mode.amounts.keys():
             continue
-        told: dict[str, Any] = {}
+        limits: dict[str, Any] = {}
         for key, output in mode.node_numbers.items():
             values = [int(value) for value in bounds.get(key, ()) if value.isdecimal() and int(value)]
             if values and isinstance(output, Amount):
-                told |= as_fields(output, min(values), served.request.count)
+                limits |= as_fields(output, min(values), served.request.count)
         affinity = mode.outputs.node_affinity.items()
         lines = {key: line for key, line in affinity if "profile" in line.words and key in bounds}
         profiles = {
@@ -458,9 +458,9 @@ def _by_nodes(served: Assignment, bounds: Bounds) -> Assignment:
             message = f"a device on the nodes that the pod selects is any of {', '.join(sorted(profiles))}"
             raise CannotExpressError("GPU405", message, f"select nodes with one of them by {' and '.join(lines)}")
         if profiles:
-            told["profile"] = profiles.pop()
-        if told:
-            return replace(served, mode=mode, request=replace(served.request, **told))
+            limits["profile"] = profiles.pop()
+        if limits:
+            return replace(served, mode=mode, request=replace(served.request, **limits))
     if served.mode.when.devices == "profile":
         keys = " or ".join(key for key, output in served.mode.pool.items() if "profile" in output.words)
         message = f"which partition a device of {backend.name} is says the node label {keys}"

@@ -132,13 +132,13 @@ def run(arguments: argparse.Namespace) -> int:
     refused = [pod for pod in answer.explanations if not pod.decision.allowed]
     if not arguments.quiet:
         print(*answer.advice, sep="\n", end="\n" if answer.advice else "", file=sys.stderr)
-    told = refused if arguments.quiet or arguments.output == "yaml" else answer.explanations
+    listed = refused if arguments.quiet or arguments.output == "yaml" else answer.explanations
     if arguments.output == "json":
-        options.print_json(explanation.contract(told))
-    elif told:
+        options.print_json(explanation.contract(listed))
+    elif listed:
         where = sys.stderr if arguments.output == "yaml" else sys.stdout
         colours = COLOURS if where.isatty() and "NO_COLOR" not in os.environ else {}
-        print("\n\n".join("\n".join(paint(View(pod), colours)) for pod in told), file=where)
+        print("\n\n".join("\n".join(paint(View(pod), colours)) for pod in listed), file=where)
     if arguments.output == "yaml" and not arguments.quiet:
         stored = (pod.after for pod in answer.explanations if pod.decision.allowed)
         print(yaml_text({"apiVersion": "v1", "kind": "Pod", **pod} for pod in stored), end="")

@@ -325,11 +325,11 @@ def foreseen(
         if decision.allowed and explanation.decision.reservation:
             counted = after
         stored = explanation.after if decision.allowed else explanation.before
-        told = replace(explanation, decision=decision, prospect=prospect, after=stored)
-        demands = told.planned.interpretation.asked if told.planned else ()
+        explained = replace(explanation, decision=decision, prospect=prospect, after=stored)
+        demands = explained.planned.interpretation.asked if explained.planned else ()
         if decision.findings or any(demand.anything for demand in demands):
-            told = replace(told, missing=[*_missing(told, tenancy, ledgers, setting)])
-        yield told
+            explained = replace(explained, missing=[*_missing(explained, tenancy, ledgers, setting)])
+        yield explained
 
 
 def _missing(explanation: Explanation, tenancy: Tenancy, ledgers: Ledgers, setting: Setting) -> Iterator[Missing]:

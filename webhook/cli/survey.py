@@ -177,7 +177,7 @@ def on_nodes(pools: Iterable[Pool], workloads: Sequence[Object] | None, rulebook
     backends = rulebook.backends.values()
     runners = {name: runner(name, workloads) for name in map(scheduler_of, backends) if name}
     for pool, backend in product(pools, backends):
-        told, scheduler = told_by(backend), scheduler_of(backend)
+        labelled, scheduler = told_by(backend), scheduler_of(backend)
         resources = (backend.owns | aliases(backend).keys()) & pool.resources
         if not resources or device_classes(backend):
             continue
@@ -190,10 +190,10 @@ def on_nodes(pools: Iterable[Pool], workloads: Sequence[Object] | None, rulebook
             return value in line.texts if line.texts else value is None
 
         modes = [mode for mode in backend.modes if not pool.resources.isdisjoint(mode.limits)] or backend.modes
-        if not any(all(passes(key, mode.pool[key]) for key in mode.pool if key not in told) for mode in modes):
+        if not any(all(passes(key, mode.pool[key]) for key in mode.pool if key not in labelled) for mode in modes):
             continue
 
-        wanted = {key: () if key in told else values for key, values in backend.nodes.labels.items()}
+        wanted = {key: () if key in labelled else values for key, values in backend.nodes.labels.items()}
         absent = tuple(
             f"{key}: {' or '.join(values)}" if values else key
             for key, values in wanted.items()
@@ -212,7 +212,7 @@ def on_nodes(pools: Iterable[Pool], workloads: Sequence[Object] | None, rulebook
         only_for_schedulers = any(all(map(scheduler_of, owners)) for owners in owner_lists)
         certain = not missing and not (scheduler and not runs)
         if certain or ((labels or annotations or runs or only_for_schedulers) and len(missing) < 2):
-            settings = [(name, pool.labels[key]) for key, name in told.items() if key in pool.labels]
+            settings = [(name, pool.labels[key]) for key, name in labelled.items() if key in pool.labels]
             settings += [
                 (name, value)
                 for value, name in aliases(backend).items()
@@ -511,9 +511,9 @@ def survey(objects: snapshot.Snapshot, rulebook: Rulebook) -> tuple[str, Sequenc
     sources = {"labels": models.copy(), "annotations": nameless, "ResourceSlices": slices}
     marks = [mark for installed in there for mark in installed.backend.nodes.annotations]
     notes = {name_of(raw): fields.mapping(raw, "metadata", "annotations") for raw in objects.of("Node")}
-    told = {name: models_in(",".join(str(notes[name].get(mark)) for mark in marks), rulebook) for name in nameless}
-    for name, found in (*told.items(), *slices.items()):
-        for model in found or {""}:
+    noted = {name: models_in(",".join(str(notes[name].get(mark)) for mark in marks), rulebook) for name in nameless}
+    for name, of_node in (*noted.items(), *slices.items()):
+        for model in of_node or {""}:
             models[model][name] = None
     if "" in models or (nameless and len(models) > 1):
         fix = "write device: if all cards are of one model; else shares become no sizes, and no quota counts memory"

@@ -45,11 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
         options.print_json(contract(view)) if arguments.output == "json" else print("\n".join(lines(view)))
         return options.FINE
     tenancy = objects.tenancy(rulebook)[0]
-    told = [about(name, view, replace(rulebook, tenancy=tenancy), arguments.user, at) for name in names]
+    records = [about(name, view, replace(rulebook, tenancy=tenancy), arguments.user, at) for name in names]
     if arguments.output == "json":
-        options.print_json(contract(told[0] if len(told) == 1 else told))
+        options.print_json(contract(records[0] if len(records) == 1 else records))
     else:
-        print("\n\n".join("\n".join(lines_about(record)) for record in told))
+        print("\n\n".join("\n".join(lines_about(record)) for record in records))
     return options.FINE
 
 
@@ -116,8 +116,8 @@ def overview(objects: Snapshot, rulebook: Rulebook, at: float, *, live: bool) ->
             }
         )
     tenants.sort(key=lambda tenant: -1 if tenant["percent"] is None else tenant["percent"], reverse=True)
-    told = [{"tenant": whose or None, "message": message} for whose, message in dict.fromkeys(problems)]
-    return {"tenants": tenants, "problems": told, "exemptions": exemptions}
+    listed = [{"tenant": whose or None, "message": message} for whose, message in dict.fromkeys(problems)]
+    return {"tenants": tenants, "problems": listed, "exemptions": exemptions}
 
 
 def _tenant(name: str, policy: TenantPolicy | None, ledger: Ledger, namespaces: Sequence[str]) -> Record:

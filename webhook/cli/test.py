@@ -293,8 +293,8 @@ def _shown(results: Sequence[Result], form: str) -> str:
     cases = len({result.place for result, _ in failed})
     match form:
         case "json":
-            told = [{**result._asdict(), "place": asdict(result.place)} for result in results]
-            return json.dumps({"cases": len(results), "failed": cases, "results": told}, indent=2)
+            rows = [{**result._asdict(), "place": asdict(result.place)} for result in results]
+            return json.dumps({"cases": len(results), "failed": cases, "results": rows}, indent=2)
         case "junit":
             return _junit(results)
         case "sarif":

@@ -370,8 +370,8 @@ def create_app(
 
     @app.get("/rules")
     def what_the_rules_say() -> str:
-        rules, asked = watched.now().contract(), request.args.get("backend", "")
-        return render_template("rules.html", rules=rules, unseen=None, asked=asked)
+        rules, backend = watched.now().contract(), request.args.get("backend", "")
+        return render_template("rules.html", rules=rules, unseen=None, asked=backend)
 
     @app.get("/api/rules")
     def what_is_loaded() -> Response:
