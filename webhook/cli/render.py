@@ -52,11 +52,10 @@ def run(given: argparse.Namespace) -> int:
     if given.ca_bundle is not None:
         try:
             bundle = given.ca_bundle.read_bytes()
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=bundle.decode("ascii"))
+            pem = bundle.decode("ascii", "ignore")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
         except OSError as error:  # ssl.SSLError is one
             raise options.UsageError(f"--ca-bundle={given.ca_bundle}: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise options.UsageError(f"--ca-bundle={given.ca_bundle} is not PEM") from error
         objects = [configurations.trusting(configuration, bundle) for configuration in objects]
     print("# Printed by `gpu-webhook render webhooks`.")
     if not given.active:
