@@ -26,16 +26,17 @@ from webhook.core.violations import Action, Breach, Violation
 UNSAID: Final = "and neither the pod nor the cluster says which"
 
 
-def _unknown_size(holding: Holding, limit: str, rule: str) -> Violation:
-    """The violation (GPU107) where a limit depends on the memory of an unknown card; `limit` says which limit."""
+def _breach(name: str, rule: Ceiling | Kinds | Quota, code: str, path: str, message: str, fix: str) -> Breach:
+    """A breach of one rule of a policy."""
+    return Breach(name, rule.action, Violation(code=code, path=path, message=message, fix=fix, rule=rule.rule))
+
+
+def _unknown_size(name: str, rule: Ceiling | Quota, holding: Holding, limit: str) -> Breach:
+    """The breach (GPU107) where a limit depends on the memory of an unknown card; `limit` says which limit."""
     text = f'the container "{holding.container.name}" asks for {counted(holding.measure.devices)}'
-    return Violation(
-        code="GPU107",
-        path=holding.path("gpu-memory", "gpu"),
-        message=f"{limit}, and {text} of an unknown card",
-        fix=f"add gpu-model with the name of the card, or ask for gpu-memory: 8Gi{holding.instead}",
-        rule=rule,
-    )
+    path, message = holding.path("gpu-memory", "gpu"), f"{limit}, and {text} of an unknown card"
+    fix = f"add gpu-model with the name of the card, or ask for gpu-memory: 8Gi{holding.instead}"
+    return _breach(name, rule, "GPU107", path, message, fix)
 
 
 # Which back ends, vendors, models, ways of sharing and partitions a policy allows or forbids.
@@ -95,9 +96,7 @@ def check_allowed(policy: TenantPolicy, held: Sequence[Holding], rulebook: Ruleb
                         fix += f" with the name of a card of {'' if allows else 'another vendor than '}{wanted}"
                     else:
                         fix += f": {wanted}" if allows else f" with the name of another {respect.name} than {wanted}"
-                path = holding.path(respect.word)
-                violation = Violation(code=code, path=path, message=message, fix=fix, rule=kinds.rule)
-                yield Breach(list_name, kinds.action, violation)
+                yield _breach(list_name, kinds, code, holding.path(respect.word), message, fix)
 
 
 def allows(policy: TenantPolicy, served: choose.Assignment, rulebook: Rulebook) -> bool:
@@ -192,7 +191,7 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rule
     for scope, ceiling, group in [*groups, ("pod", policy.pod, held)]:
         if ceiling is None or not group:
             continue
-        code, rule = "GPU102" if scope == "container" else "GPU103", ceiling.rule
+        code = "GPU102" if scope == "container" else "GPU103"
         asks = f'the container "{group[0].container.name}" asks for' if scope == "container" else "the pod asks for"
         whose = f'the policy "{policy.name}" lets a {scope} have'
         count = sum(holding.request.count for holding in group)
@@ -206,15 +205,13 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rule
             reasons = dict.fromkeys(why for holding in group for why in holding.gaps.values())
             unless = f", as {' and '.join(reasons)}" if reasons else ""
             message = f"{asks} {counted(devices)}{unless}, and {whose} {show(ceiling.devices)}"
-            fix = _fewer(ceiling.devices, group)
-            violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
-            yield Breach(scope, ceiling.action, violation)
+            yield _breach(scope, ceiling, code, path, message, _fewer(ceiling.devices, group))
 
         memory, most = together.get(tally.MEMORY, Fraction(0)), ceiling.memory
         unsized = [holding for holding in group if holding.measure.unsized]
         if most is not None and unsized:
             limit = f"{whose} {f'{show_size(most)} of' if most else 'no'} memory"
-            yield Breach(scope, ceiling.action, _unknown_size(unsized[0], limit, rule))
+            yield _unknown_size(scope, ceiling, unsized[0], limit)
         elif most is not None and memory > most:
             path = max(group, key=lambda holding: holding.measure.memory).path("gpu-memory")
             message = (
@@ -226,8 +223,7 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rule
                 fix = f"ask for gpu-memory: {show_size(size)} or less{of_each}{instead}"
                 if len(group) == 1 and not _is_served(group[0], {"gpu-memory": show_size(size)}, rulebook):
                     fix = f"ask an operator of the cluster for an Exemption that lifts {scope}"
-            violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
-            yield Breach(scope, ceiling.action, violation)
+            yield _breach(scope, ceiling, code, path, message, fix)
 
         compute = effective(((holding.container, holding.compute) for holding in group), add, max, Fraction(0))
         if ceiling.cores is not None and compute > ceiling.cores:
@@ -239,8 +235,7 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rule
                 limited = all(any("cores" in mode.verbs for mode in holding.backend.modes) for holding in group)
                 limiting = "" if limited else ", from a back end that limits compute"
                 fix = f'ask for gpu-cores: "{percent}" or less{of_each}{instead}{limiting}'
-            violation = Violation(code=code, path=path, message=message, fix=fix, rule=rule)
-            yield Breach(scope, ceiling.action, violation)
+            yield _breach(scope, ceiling, code, path, message, fix)
 
 
 def _is_served(holding: Holding, words: Mapping[str, str], rulebook: Rulebook) -> bool:
@@ -347,19 +342,14 @@ def check_countable(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsa
     whose = f'the quota of the tenant "{policy.name}" counts'
     if usage.unsized and any(tally.parts(key)[0] == tally.MEMORY for key in quota.hard):
         first = next(holding for holding in held if holding.measure.unsized)
-        yield Breach("quota", quota.action, _unknown_size(first, f"{whose} memory", quota.rule))
+        yield _unknown_size("quota", quota, first, f"{whose} memory")
     models = tally.models(quota.hard) if usage.unknown else ()
     if models:
         first = next(holding for holding in held if not holding.models)
         who = f'the container "{first.container.name}"'
-        violation = Violation(
-            code="GPU107",
-            path=first.path("gpu-model", "gpu"),
-            message=f"{whose} {' and '.join(models)} apart, {UNSAID} model {who} gets",
-            fix=f"add gpu-model: {models[0]}, or another model",
-            rule=quota.rule,
-        )
-        yield Breach("quota", quota.action, violation)
+        message = f"{whose} {' and '.join(models)} apart, {UNSAID} model {who} gets"
+        fix = f"add gpu-model: {models[0]}, or another model"
+        yield _breach("quota", quota, "GPU107", first.path("gpu-model", "gpu"), message, fix)
 
 
 def check_growth(policy: TenantPolicy, path: str, before: tally.Tally, after: tally.Tally) -> Iterator[Breach]:
@@ -374,8 +364,7 @@ def check_growth(policy: TenantPolicy, path: str, before: tally.Tally, after: ta
                 f"it would select {would_count}: no update may make it count more"
             )
             fix = "create another pod that selects these nodes from the start, and delete this one"
-            violation = Violation(code="GPU109", path=path, message=message, fix=fix, rule=quota.rule)
-            yield Breach("quota", quota.action, violation)
+            yield _breach("quota", quota, "GPU109", path, message, fix)
 
 
 def check_termination(policy: TenantPolicy, pod: Pod, held: Sequence[Holding]) -> Iterator[Breach]:
@@ -390,8 +379,7 @@ def check_termination(policy: TenantPolicy, pod: Pod, held: Sequence[Holding]) -
         message = f'the pod has {seconds} s to end, and the policy "{policy.name}" lets it have 1 to {most} s, as it'
         message += " may run so long after a forced deletion has freed its quota"
         fix = f"write {most} or less" if seconds > most else "write 1"
-        violation = Violation(code="GPU117", path=f"spec.{key}", message=message, fix=fix, rule=quota.rule)
-        yield Breach("quota", quota.action, violation)
+        yield _breach("quota", quota, "GPU117", f"spec.{key}", message, fix)
 
 
 def reservation(policy: TenantPolicy, held: Sequence[Holding], usage: PodUsage, namespace: str) -> Reservation | None:

@@ -16,7 +16,7 @@ from webhook.core.interpret import locations
 from webhook.core.kube.pod import CORE
 from webhook.core.plan import allocation
 from webhook.core.policy import device_access, limits
-from webhook.core.policy.membership import ACCOUNT, NAME_LABEL, platform_accounts, selects
+from webhook.core.policy.membership import ACCOUNT, NAME_LABEL, member, platform_accounts, undecided
 from webhook.core.quota import tally
 from webhook.core.registration import conditions
 from webhook.core.registration.conditions import any_of, indented, like, list_literal, literal
@@ -618,8 +618,7 @@ def render_resource_quotas(rulebook: Rulebook) -> Iterator[Object]:
         if set(name) & set("*?") or namespaces.selector is not None or rulebook.cluster.exempts(name):
             continue
         # Another policy may hold there, by labels or by a pattern.
-        others = [other for other in tenancy.policies if other is not policy and other.priority >= policy.priority]
-        if any(other.namespaces.selector is not None or selects(other.namespaces, name, {}) for other in others):
+        if member(name, tenancy).policy is not policy or any(undecided(name, tenancy)):
             continue
         if not any("quota" in exemption.lifts and exemption.covers(name) for exemption in tenancy.exemptions):
             hard = {f"requests.{resource}": str(int(limits[tally.DEVICES])) for resource in resources}
