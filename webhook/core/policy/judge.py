@@ -164,13 +164,15 @@ def judge_update(request: AdmissionRequest, rulebook: Rulebook) -> Decision:
 
 def _decision(
     policy: TenantPolicy | None,
-    breaches: Iterable[Breach],
+    breaches: Sequence[Breach],
     pod: Pod,
     request: AdmissionRequest,
     tenancy: Tenancy,
     reservation: Reservation | None = None,
 ) -> Decision:
     """The decision from all breaches of a policy, by exemption and enforcement action, or of the Cluster document."""
+    if not breaches and reservation is None:
+        return UNTOUCHED
     exemptions = [
         exemption
         for exemption in tenancy.exemptions
