@@ -119,9 +119,9 @@ def kept(make: Callable[[Rulebook], T]) -> Callable[[Rulebook], T]:
 
     @wraps(make)
     def recall(rulebook: Rulebook) -> T:
-        if make not in rulebook.cache:
-            rulebook.cache[make] = make(rulebook)
-        made: T = rulebook.cache[make]
+        made: T | None = rulebook.cache.get(make)
+        if made is None:
+            made = rulebook.cache[make] = make(rulebook)
         return made
 
     return recall
