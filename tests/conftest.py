@@ -26,14 +26,14 @@ ON_SHARED_PLANES = (
 
 GROUPS: Sequence[Sequence[str]] = (
     tuple(f"tests/cluster/tenancy/test_{name}.py" for name in ("net", "neutral", "taken_away")),
-    tuple(f"tests/cluster/tenancy/test_{name}.py" for name in ("faults", "storm")),
+    ("tests/cluster/tenancy/test_faults.py",),
     ("tests/cluster/tenancy/",),
     tuple(f"tests/cluster/test_{name}.py" for name in ON_SHARED_PLANES),
     ("tests/cluster/test_certs.py",),
     ("tests/cluster/test_upgrading.py",),
     ("tests/cluster/test_rollouts.py",),
     ("tests/image/",),
-    ("tests/cases/", "tests/core/test_projection.py"),
+    ("tests/cases/", "tests/core/test_projection.py", "tests/fixes/"),
     ("tests/laws/test_idempotence.py",),
     ("tests/laws/test_ledger.py",),
     ("tests/laws/test_enough.py",),

@@ -14,8 +14,8 @@ from tests.cluster.tenancy.crowd import Row
 from tests.laws import SOAK
 from tests.results import Page
 
-TENANTS = 32 if SOAK else 14
-"""As many as the module that needs the most has storms."""
+TENANTS = 48 if SOAK else 16
+"""As many as there are storms."""
 
 RESULTS = Path(__file__).with_name("SOAK.md")
 HEAD = """\

@@ -1,4 +1,7 @@
-"""Whatever is killed, paused or cut off in a storm: never over the limit, and nothing stays reserved for nobody."""
+"""However many ask at once, and whatever is killed, paused or cut off meanwhile: live pods never hold too much.
+
+And nothing stays reserved for nobody.
+"""
 
 import itertools
 import random
@@ -307,3 +310,45 @@ def _delay(client: Client, url: str, name: str) -> None:
         return monotonic() - began > 3
 
     until(delayed, "the other webhook is called")
+
+
+# Without a fault
+
+QUIET = 20.0
+"""Seconds within which everything is settled when nobody asks any more."""
+
+
+@pytest.mark.parametrize("seed", range(20 if SOAK else 1))
+def test_two_thousand_creates_never_hold_more_than_five_hundred_devices(
+    served: Fleet, results: Callable[[Row], None], seed: int
+) -> None:
+    tenant, namespaces = served.tenant(500)
+    before = served.figures()
+
+    with Witness(served.client, namespaces) as witness:
+        tale = Crowd(served.client).run(wishes(seed, 2000, namespaces))
+        await_settled(served.client, tenant, witness, within=QUIET)
+
+    counted = served.figures() - before
+    results(tale.row("mixed", seed, 500, witness, counted))
+    held = sum(witness.held().values(), Fraction(0))
+    assert tale.others() == []
+    assert counted['ledger_events_total{event="drawn"}'], "no advance was used"
+    assert witness.peak.devices <= 500
+    assert sum(wish.holds for wish in tale.admitted()) == held == witness.peak.devices
+    assert 500 - held < min(wish.holds for wish in tale.refused())
+
+
+def test_of_four_hundred_that_ask_for_one_device_exactly_as_many_get_it_as_there_are(
+    served: Fleet, results: Callable[[Row], None]
+) -> None:
+    tenant, namespaces = served.tenant(100)
+    before = served.figures()
+
+    with Witness(served.client, namespaces) as witness:
+        tale = Crowd(served.client).run(wishes(0, 400, namespaces, ["whole"]))
+        await_settled(served.client, tenant, witness, within=QUIET)
+
+    results(tale.row("whole devices", 0, 100, witness, served.figures() - before))
+    assert (len(tale.admitted()), len(tale.refused()), tale.others()) == (100, 300, [])
+    assert sum(witness.held().values()) == witness.peak.devices == 100
