@@ -26,7 +26,7 @@ class Load:
     for good, under a name of its own.
     """
 
-    PAUSE = 0.1 if SOAK else 0.2
+    PAUSE = 0.1 if SOAK else 0.3
 
     def __init__(
         self, clients: Sequence[Client], count: int, pods: Sequence[Object] = (ASKING,), *, stored: bool = False

@@ -36,7 +36,7 @@ from webhook.core.validate import validate
 
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
-PODS = 170_000 if SOAK else 10_000
+PODS = 170_000 if SOAK else 5_000
 RESULTS = Path(__file__).with_name("EXPRESSIONS.md")
 HEAD = """\
 # What match conditions and admission policies made of pods of every shape

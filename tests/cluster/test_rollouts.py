@@ -20,7 +20,7 @@ from tests.results import Page
 
 pytestmark = [pytest.mark.cluster, pytest.mark.large]
 
-RESTARTS = 50 if SOAK else 4
+RESTARTS = 50 if SOAK else 3
 FAILURES = 20 if SOAK else 1
 PODS = (ASKING, ORDINARY)
 TIMEOUT = configurations()[0]["webhooks"][0]["timeoutSeconds"]
@@ -111,5 +111,5 @@ def test_a_replica_that_is_killed_or_hangs_fails_some_creates_that_succeed_when_
 
 def _creates_go_on(load: Load) -> None:
     """Await that each client has created some pods more."""
-    wanted = load.created.total() + 20 * CLIENTS
+    wanted = load.created.total() + 12 * CLIENTS
     until(lambda: load.created.total() > wanted, "creates go on", within=60)
