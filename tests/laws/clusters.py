@@ -40,7 +40,7 @@ def _loaded() -> Rulebook:
     with TemporaryDirectory() as folder:
         for name, text in files.items():
             Path(folder, name).write_text(text)
-        return rule_files.load(Path(folder))
+        return rule_files.load(Path(folder), only_enabled=True)
 
 
 @cache

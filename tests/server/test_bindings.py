@@ -17,7 +17,7 @@ from webhook.server.attachment import NOT_YET, follow
 from webhook.server.handler import Answer, Lane, ReadPod
 from webhook.telemetry import Lines
 
-RULES = rule_files.load(ROOT / "rules")
+RULES = rule_files.load(ROOT / "rules", only_enabled=True)
 Object = Mapping[str, Any]
 Ask = Callable[..., Any]
 
