@@ -162,6 +162,14 @@ class Issuer:
         return re.findall(r'^gpu_webhook_certs_problems{what="([a-z-]+)"}', page(self.url), re.MULTILINE)
 
 
+def works(clients: Sequence[Client]) -> bool:
+    """Whether a pod with a GPU comes back rewritten from each API server."""
+    try:
+        return all(rewritten(client.create(ASKING, dry_run=True)) for client in clients)
+    except (RefusedError, OSError):
+        return False
+
+
 @dataclass
 class Installation:
     """API servers and replicas; the certificate program comes and goes."""
@@ -270,10 +278,7 @@ class Installation:
 
     def works(self) -> bool:
         """Whether a pod with a GPU comes back rewritten from every API server."""
-        try:
-            return all(rewritten(client.create(ASKING, dry_run=True)) for client in self.clients)
-        except (RefusedError, OSError):
-            return False
+        return works(self.clients)
 
     def close(self) -> None:
         """Keep no mounts any more."""

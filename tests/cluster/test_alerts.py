@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from time import sleep, time
 from urllib.parse import urlsplit
@@ -21,13 +22,14 @@ import yaml
 from certs import issue
 from tests.cluster.accounts import SETTLER, WEBHOOK, kubeconfig_of
 from tests.cluster.binaries import Binaries, alerts
-from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.client import Client, Object
 from tests.cluster.installation import page, servers
 from tests.cluster.plane import ControlPlane, control_plane
 from tests.cluster.pods import pod
 from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
 from tests.cluster.tenancy.fleet import port_of, start_relay
+from tests.cluster.tenancy.town import told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import Webhook, register, shipped
 from tests.missing import UnavailableError, announcing, skip_unless_ci
@@ -210,18 +212,13 @@ def _three_creates(scene: Scene) -> Failing:
 
 
 def _created(client: Client, name: str) -> bool:
-    try:
-        client.create(pod(name, labels={"gpu": "1"}))
-    except RefusedError:
-        return False
-    return True
+    return told(client, pod(name, labels={"gpu": "1"}))[0] == HTTPStatus.CREATED
 
 
 def everybody_is_refused(scene: Scene) -> Failing:
     def create() -> None:
         for _ in range(10):
-            with suppress(RefusedError):
-                scene.client.create(pod("refused", labels={"gpu": "1.5"}))
+            told(scene.client, pod("refused", labels={"gpu": "1.5"}))
 
     create()  # see `_three_creates`
     return scene.over("reviews_total", create, REPLICA)
@@ -355,8 +352,7 @@ def a_replica_hangs(scene: Scene) -> Failing:
 
     def create() -> None:
         for _ in range(2):
-            with suppress(RefusedError):
-                scene.client.create(pod(f"hangs-{next(names)}", labels={"gpu": "1"}))
+            _created(scene.client, f"hangs-{next(names)}")
 
     create()  # see `_three_creates`
     scene.replica.process.send(signal.SIGSTOP)

@@ -27,13 +27,14 @@ from tests import readme, tables
 from tests.cli.program import Ran, run
 from tests.cluster.accounts import NAMESPACE, kubeconfig_of
 from tests.cluster.binaries import Binaries
-from tests.cluster.client import Client, Object, RefusedError
-from tests.cluster.installation import endpoints
+from tests.cluster.client import Client, Object
+from tests.cluster.installation import endpoints, works
 from tests.cluster.nodes import node
 from tests.cluster.plane import ControlPlane, accepts, control_planes, free_port
 from tests.cluster.pods import pod
 from tests.cluster.processes import Process
 from tests.cluster.tenancy import world
+from tests.cluster.tenancy.town import told
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM, ROOT, activate, configurations
 from tests.release import kustomized
@@ -176,16 +177,7 @@ class Installation:
         until(
             lambda: ssl.get_server_certificate(("127.0.0.1", self.port)) == certificate, "the certificate is served"
         )
-        for plane in self.planes:
-            until(partial(_is_translated, plane.client), "pods are translated")
-
-
-def _is_translated(client: Client) -> bool:
-    try:
-        answer = client.create(pod("probe", labels={"gpu": "1"}), dry_run=True)
-    except RefusedError:
-        return False
-    return "limits" in answer["spec"]["containers"][0]["resources"]
+        until(partial(works, [plane.client for plane in self.planes]), "pods are translated")
 
 
 def _may_read_rules(client: Client) -> None:
@@ -630,7 +622,7 @@ def test_gpu_pods_from_before_are_counted_and_named(healthy: Installation) -> No
     old = pod("old", labels={"gpu": "1.5"})
     for each in made:
         healthy.client.delete(each)
-    until(lambda: _created(healthy.client, old), "nobody judges the pod")
+    until(lambda: told(healthy.client, old)[0] == HTTPStatus.CREATED, "nobody judges the pod")
     for each in before:
         metadata = {"name": each["metadata"]["name"]}
         healthy.client.create({**each, "metadata": metadata})
@@ -640,14 +632,6 @@ def test_gpu_pods_from_before_are_counted_and_named(healthy: Installation) -> No
     assert (said.code, said.by_result("warn")) == (0, {"pods"}), said.out
     assert "1 pod of 1 would be refused today: default/old: [GPU" in said.checks["pods"]["found"]
     healthy.client.delete(old)
-
-
-def _created(client: Client, made: Object) -> bool:
-    try:
-        client.create(made)
-    except RefusedError:
-        return False
-    return True
 
 
 def test_an_account_that_may_not_look_or_try_is_an_error_and_no_finding(healthy: Installation) -> None:

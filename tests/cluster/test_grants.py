@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,13 @@ import yaml
 from tests.cluster import grants
 from tests.cluster.accounts import NAMESPACE, SETTLER, kubeconfig_of
 from tests.cluster.binaries import Binaries
-from tests.cluster.client import Client, Object, RefusedError
+from tests.cluster.client import Client, Object
 from tests.cluster.grants import Asked, Grant
 from tests.cluster.installation import AUTHORITIES, SERVING, Installation, servers
 from tests.cluster.pods import pod
 from tests.cluster.rollouts import DEPLOYMENT, Rollouts
 from tests.cluster.tenancy import world
-from tests.cluster.tenancy.town import create, gpu_pod
+from tests.cluster.tenancy.town import create, gpu_pod, refusal, told
 from tests.cluster.test_certs import FAST
 from tests.cluster.test_elastic_claims import CRDS
 from tests.cluster.waiting import until
@@ -116,37 +115,16 @@ def _a_tenant_comes_and_goes(client: Client) -> None:
     [stored] = create(there, gpu_pod("one"))
     refused = gpu_pod("too-many", "4")
     refused["metadata"]["ownerReferences"] = [OWNER]
-    assert "GPU104" in _refusal(there, refused)
+    assert "GPU104" in str(refusal(there, refused))
     until(lambda: there.list(EVENT), "the owner is told")
     there.create({**RESOURCE_QUOTA, "spec": NO_PODS})
     there.patch(RESOURCE_QUOTA, {"status": {**NO_PODS, "used": {"pods": "0"}}}, subresource="status")
-    until(lambda: _is_full(there), "the ResourceQuota is in force")
-    assert "exceeded quota: none" in _refusal(there, gpu_pod("late"))
+    until(lambda: told(there, pod("ordinary"), dry_run=True)[1], "the ResourceQuota is in force")
+    assert "exceeded quota: none" in str(refusal(there, gpu_pod("late")))
     until(lambda: not world.usage(client, "vision")["pending"], "its reservation is dropped")
     there.delete(stored)
     client.delete(policy)
     until(lambda: not world.usage(client, "vision"), "the ledger is deleted")
-
-
-def _is_full(client: Client) -> bool:
-    try:
-        client.create(pod("ordinary"), dry_run=True)
-    except RefusedError:
-        return True
-    return False
-
-
-def _refusal(client: Client, made: Object) -> str:
-    """Why a pod is refused, when its client is not told to try again."""
-
-    def said() -> str:
-        try:
-            client.create(made)
-        except RefusedError as refused:
-            return str(refused) if refused.code == HTTPStatus.FORBIDDEN else ""
-        raise AssertionError("it was created")
-
-    return until(said, "a refusal")
 
 
 def _examine(installed: Installation) -> None:

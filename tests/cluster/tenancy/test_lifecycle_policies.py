@@ -39,12 +39,6 @@ def await_holder(town: Town, namespace: str, tenant: str) -> list[list[str]]:
     return looks
 
 
-def label(town: Town, namespace: str, **labels: str) -> None:
-    """Label a namespace."""
-    found = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    town.client.patch(found, {"metadata": {"labels": labels}})
-
-
 def conditions_of(town: Town, name: str) -> dict[str, tuple[str, str, str]]:
     """What a policy's status says, by type; empty unless it is about the policy as it stands."""
     found = town.client.get(world.policy(name))
@@ -56,7 +50,7 @@ def conditions_of(town: Town, name: str) -> dict[str, tuple[str, str, str]]:
 
 def by_its_label(town: Town, namespace: str) -> None:
     """Move a namespace to the tenant `{namespace}-new` by its own label."""
-    label(town, namespace, team="new")
+    world.label(town.client, namespace, {"team": "new"})
 
 
 def by_a_higher_priority(town: Town, namespace: str) -> None:
@@ -69,7 +63,7 @@ def test_a_namespace_moves_to_another_tenant_with_its_pods(town: Town, move: Cal
     name = move.__name__.replace("_", "-")
     old, new = f"{name}-old", f"{name}-new"
     there = town.client.in_namespace(name)
-    label(town, name, team="old")
+    world.label(town.client, name, {"team": "old"})
     for team, devices in (("old", 2), ("new", 3)):
         selector = {"names": [f"{name}-{team}-only"], "selector": {"matchLabels": {"team": team, HERE: name}}}
         town.client.create(world.policy(f"{name}-{team}", namespaces=selector, quota={"devices": devices}))
