@@ -27,8 +27,10 @@ ON_SHARED_PLANES = (
 GROUPS: Sequence[Sequence[str]] = (
     tuple(f"tests/cluster/tenancy/test_{name}.py" for name in ("net", "neutral", "taken_away")),
     ("tests/cluster/tenancy/test_faults.py",),
+    ("tests/cluster/tenancy/test_forms.py",),
     ("tests/cluster/tenancy/",),
     tuple(f"tests/cluster/test_{name}.py" for name in ON_SHARED_PLANES),
+    ("tests/cluster/test_doctor.py",),
     ("tests/cluster/test_certs.py",),
     ("tests/cluster/test_upgrading.py",),
     ("tests/cluster/test_rollouts.py",),
