@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import tables
 from tests.cli.program import RULES, SHIPPED, explain, pod, run, start
 from tests.cluster.waiting import until
 from webhook.cli import options
@@ -84,13 +85,7 @@ def test_as_soon_as_the_cluster_document_says_what_there_is_it_judges(
     assert [ran.err for ran in (as_it_was, commented, changed)] == [f"{JUDGED_BY_DEMO}\n"] * 2 + [""]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--demo", "--cluster"], "argument --cluster: not allowed with argument --demo"),
-        (["--cluster", "--usage", "-"], "--cluster reads what tenants use; give changes to it by --with"),
-    ],
-)
+@tables.rows
 def test_a_cluster_is_asked_or_imagined_but_not_both(given: list[str], said: str) -> None:
     ran = run("explain", "-", *given)
 

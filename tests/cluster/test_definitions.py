@@ -106,19 +106,7 @@ def test_a_mistake_in_a_policy_is_answered_with_what_to_write(
     assert all(line.startswith(place.partition("[")[0]) for line in refusal)
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "said"),
-    [
-        *((f"spec.{key}", None, "Required value") for key in ("namespaces", "lifts", "owner", "reason", "expires")),
-        ("spec.namespaces", ["Vision"], "write the name of a namespace"),
-        ("spec.users", [], "should have at least 1 items"),
-        ("spec.lifts", ["quotas"], 'supported values: "container", "pod", "allowed", "forbidden", "quota"'),
-        ("spec.owner", "", "should be at least 1 chars long"),
-        ("spec.expires", "2027-01-31", "must be of type date-time"),
-        ("spec.expires", "2027-02-30T00:00:00Z", "must be of type date-time"),
-        ("spec.expires", "1999-12-31T00:00:00Z", 'write a time with its zone, as "2027-01-31T00:00:00Z"'),
-    ],
-)
+@tables.rows
 def test_a_mistake_in_an_exemption_is_answered_with_what_to_write(
     defined: Client, place: str, value: Any, said: str
 ) -> None:

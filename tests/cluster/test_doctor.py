@@ -51,27 +51,7 @@ ACCOUNT = "gpu-webhook-doctor"
 GROUP = "rbac.authorization.k8s.io"
 ROLE: Object = {"apiVersion": f"{GROUP}/v1", "kind": "Role"}
 DEPLOYMENT: Object = {"apiVersion": "apps/v1", "kind": "Deployment"}
-CHECKS = [
-    "programs",
-    "rights",
-    "configurations",
-    "active",
-    "failure-policy",
-    "namespaces",
-    "replicas",
-    "certificate",
-    "expiry",
-    "rules",
-    "admission",
-    "clocks",
-    "order",
-    "kubernetes",
-    "policies",
-    "ledgers",
-    "pods",
-    "accounts",
-    "net",
-]
+CHECKS: list[str] = tables.table(__file__, "checks")
 Rules = list[dict[str, Any]]
 READING: Rules = [
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},

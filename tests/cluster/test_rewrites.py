@@ -16,9 +16,7 @@ from tests.cluster.webhook import VALIDATE, calls
 
 pytestmark = pytest.mark.cluster
 
-WHOLE = {"nvidia.com/gpu": "1"}
 SHARE = {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "30", "nvidia.com/gpucores": "30"}
-HALF = {"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50", "nvidia.com/gpucores": "50"}
 
 
 def _both(quantities: Mapping[str, str]) -> dict[str, Any]:
@@ -26,26 +24,7 @@ def _both(quantities: Mapping[str, str]) -> dict[str, Any]:
     return {"limits": quantities, "requests": quantities}
 
 
-@pytest.mark.parametrize(
-    ("asking", "given"),
-    [
-        pytest.param({"labels": {"gpu": "0.3"}}, SHARE, id="a share by label"),
-        pytest.param({"labels": {"gpu": "1"}}, WHOLE, id="a device by label"),
-        pytest.param({"annotations": {"gpu": "0.3"}}, SHARE, id="by annotation"),
-        pytest.param({"annotations": {"gpu-webhook.io/gpu": "30%"}}, SHARE, id="percent by annotation"),
-        pytest.param({"annotations": {"gpu.gpu-webhook.io/main": "0.3"}}, SHARE, id="by the container's annotation"),
-        pytest.param({"containers": [container("main", resources=limits(gpu="0.3"))]}, SHARE, id="by bare limits"),
-        pytest.param({"containers": [container("main", resources=limits(gpu=1))]}, WHOLE, id="by a bare number"),
-        pytest.param(
-            {"containers": [container("main", resources=limits(**{"nvidia.com/gpu": "0.5"}))]},
-            HALF,
-            id="a fraction of what counts whole",
-        ),
-        pytest.param(
-            {"containers": [container("main", resources={"requests": {"gpu": "0.3"}})]}, SHARE, id="requests only"
-        ),
-    ],
-)
+@tables.rows
 def test_every_way_of_asking_ends_in_the_back_ends_words(
     cluster: Client, asking: dict[str, Any], given: dict[str, str]
 ) -> None:

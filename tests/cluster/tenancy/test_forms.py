@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import tables
 from tests.cli.program import run
 from tests.cluster import helmed
 from tests.cluster.binaries import Binaries
@@ -30,34 +31,7 @@ from webhook.playground import CLUSTER
 
 pytestmark = pytest.mark.cluster
 
-ACME = """\
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Backend
-metadata: {name: acme-npu}
-spec:
-  description: cards of Acme
-  vendors: [nvidia]
-  sharing: [exclusive]
-  modes:
-  - name: whole cards
-    when: {devices: whole}
-    limits: {acme.example/npu: count}
-  examples:
-  - ask: {gpu: "1"}
-    limits: {acme.example/npu: 1}
----
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Protection
-metadata: {name: acme}
-spec:
-  vendors: [nvidia]
-  description: Acme's runtime
-  source: https://acme.example
-  annotations: {acme.example/cards: {gives: gives the cards that it names}}
-  labels: {acme.example/cards: {gives: gives the cards that it names}}
-  mountPaths: {/opt/acme: {gives: gives any card of the node}}
-  runtimeClasses: {acme: {gives: gives any card of the node}}
-"""
+ACME: str = tables.table(__file__, "rules of the site")
 SPEC = yaml.safe_load(CLUSTER.read_text())["spec"]
 CHART: Mapping[str, Any] = {
     "replicas": 1,
