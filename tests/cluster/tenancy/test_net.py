@@ -74,46 +74,7 @@ def _attempted() -> list[Object]:
 
 # What the webhook knows, and the API server does not
 
-BY_THE_WEBHOOK_ALONE: Mapping[str, tuple[Object, str]] = {
-    "a quota": (pod("over", containers=[container("main", resources=limits(**{"nvidia.com/gpu": "101"}))]), "GPU104"),
-    "a resource that no rule knows": (
-        pod("unknown", containers=[container("main", resources=limits(**{"acme.example/gpu": "1"}))]),
-        "GPU114",
-    ),
-    "a variable that another back end may give": (
-        pod(
-            "other",
-            containers=[
-                container(
-                    "main",
-                    resources=limits(**{"nvidia.com/gpu": "1"}),
-                    env=[{"name": "CUDA_DISABLE_CONTROL", "value": "0"}],
-                )
-            ],
-        ),
-        "GPU116",
-    ),
-    "a runtime class in a pod whose resource is none": (
-        pod(
-            "nothing",
-            containers=[container("main", resources=limits(**{"nvidia.com/gpu": "0"}))],
-            runtimeClassName="nvidia",
-        ),
-        "GPU116",
-    ),
-    "a mount that climbs": (
-        pod(
-            "climbing",
-            containers=[
-                container(
-                    "main", volumeMounts=[{"name": "mine", "mountPath": "/var/run/x/../nvidia-container-devices"}]
-                )
-            ],
-            volumes=[{"name": "mine", "emptyDir": {}}],
-        ),
-        "GPU116",
-    ),
-}
+BY_THE_WEBHOOK_ALONE: Mapping[str, tuple[Object, str]] = tables.table(__file__, "by the webhook alone")
 
 
 @dataclass(slots=True)
