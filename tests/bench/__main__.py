@@ -93,7 +93,7 @@ PARTS: Mapping[str, Part] = {
     "reviews": reviewed,
     "pods": lambda options, built: ledger.report(ledger.Sizes(options.rounds), built, unlike=options.unlike),
     "ordinary": lambda options, built: ordinary.report(options.rounds, ordinary.PODS, built),
-    "tenants": lambda options, built: scale.report(options.rounds, built),
+    "tenants": lambda _, __: scale.report(),
     "swaps": lambda _, built: swaps.report(built),
     "changes": lambda _, __: changes.report(10_000, 1000),
 }

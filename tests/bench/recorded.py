@@ -1,14 +1,14 @@
-"""`python -m tests.bench.recorded PORT TENANTS NAMESPACES PODS`: as much of an API server as its followers need.
+"""`python -m tests.bench.recorded PORT TENANTS NAMESPACES PODS`: what a server of ours follows of an API server.
 
-It lists a cluster of that size in pages, of which nothing ever changes: a watch is silent, and ends when it should.
-Only TenantUsages are written, with a version each, and forgotten at the end.
+It lists a cluster of that size, of which nothing ever changes: a watch is silent, and ends when it should.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -55,14 +55,14 @@ class Cluster:
         """The name of a namespace."""
         return f"tenant-{self.owner(number)}-{number}"
 
-    def page(self, first: int, count: int, *, every: int = 1) -> bytes:
-        """So many pods as the API server would list them, each `every`-th of them: those of one namespace."""
+    def page(self, first: int, count: int) -> bytes:
+        """So many pods as the API server would list them."""
         texts = templates()
-        numbers = range(first, min(self.pods, first + count * every), every)
+        numbers = range(first, min(self.pods, first + count))
         items = (
             texts[number % len(texts)] % (self.space(number % self.namespaces), number, number) for number in numbers
         )
-        following = first + count if every == 1 and first + count < self.pods else ""
+        following = first + count if first + count < self.pods else ""
         metadata = json.dumps({"resourceVersion": str(VERSION), "continue": str(following)})
         return f'{{"kind":"PodList","apiVersion":"v1","metadata":{metadata},"items":[{",".join(items)}]}}'.encode()
 
@@ -114,52 +114,13 @@ FIELDS: Final[Document] = tables.table(__file__, "fields")
 STATUS: Final[Document] = tables.table(__file__, "status")
 
 
-@dataclass(slots=True)
-class Server:
-    """Answers what a follower and a settler ask."""
-
-    cluster: Cluster
-    usages: dict[str, Document] = field(default_factory=dict)
-    written: int = VERSION
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Whatever is asked."""
-        parts = request.path.strip("/").split("/")
-        if "watch" in request.query:
-            return await _silence(request)
-        if parts[-1] == "pods":
-            return _json(self._pods(parts, request.query))
-        if "tenantusages" in parts:
-            return await self._usage(parts, request)
-        collections = {"tenantpolicies": self.cluster.policies, "namespaces": self.cluster.spaces}
-        return _json(_list(list(collections.get(parts[-1], lambda: iter(()))())))
-
-    def _pods(self, parts: list[str], query: Mapping[str, str]) -> bytes:
-        if "namespaces" in parts:
-            number = int(parts[-2].rsplit("-", 1)[1])
-            return self.cluster.page(number, self.cluster.pods, every=self.cluster.namespaces)
-        return self.cluster.page(int(query.get("continue") or 0), int(query["limit"]))
-
-    async def _usage(self, parts: list[str], request: web.Request) -> web.StreamResponse:
-        if request.method == "GET" and parts[-1] == "tenantusages":
-            return _json(_list(list(self.usages.values())))
-        sent = json.loads(await request.read()) if request.method in {"POST", "PUT"} else None
-        name = sent["metadata"]["name"] if sent else parts[-1]
-        if sent is not None:
-            self.written += 1
-            sent["metadata"]["resourceVersion"] = str(self.written)
-            self.usages[name] = sent
-        if name not in self.usages:
-            return web.json_response({"kind": "Status", "message": "not found", "code": 404}, status=404)
-        return web.json_response(self.usages[name])
-
-
-def _list(items: list[Document]) -> bytes:
-    return json.dumps({"metadata": {"resourceVersion": str(VERSION)}, "items": items}).encode()
-
-
-def _json(body: bytes) -> web.Response:
-    return web.Response(body=body, content_type="application/json")
+async def answer(cluster: Cluster, request: web.Request) -> web.StreamResponse:
+    """Whatever is listed or watched; of kinds that the cluster has not the list is empty."""
+    if "watch" in request.query:
+        return await _silence(request)
+    collections = {"tenantpolicies": cluster.policies, "namespaces": cluster.spaces}
+    listed = collections.get(request.path.rpartition("/")[2])
+    return web.json_response({"metadata": {"resourceVersion": str(VERSION)}, "items": [*listed()] if listed else []})
 
 
 async def _silence(request: web.Request) -> web.StreamResponse:
@@ -172,7 +133,7 @@ async def _silence(request: web.Request) -> web.StreamResponse:
 def main() -> int:
     port, *sizes = map(int, sys.argv[1:])
     application = web.Application(client_max_size=1 << 26)
-    application.router.add_route("*", "/{path:.*}", Server(Cluster(*sizes)).answer)
+    application.router.add_route("*", "/{path:.*}", partial(answer, Cluster(*sizes)))
     web.run_app(application, host="127.0.0.1", port=port, print=None)
     return 0
 

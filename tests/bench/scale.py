@@ -1,27 +1,25 @@
 """`python -m tests.bench --only tenants`: what 1,000 tenants with 5,000 namespaces and 50,000 pods cost.
 
 The review of a pod beside the same review with one tenant; how quickly a settler counts all pods, from the bytes of
-their list to the sums; the memory of a server that knows all of it; and its reviews while a settler counts beside it.
+their list to the sums; and the memory of a server that knows all of it.
 """
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle, islice
-from pathlib import Path
-from statistics import median
 from time import process_time, process_time_ns
 
 from tests import builders
 from tests.bench import reviews
-from tests.bench.contest import Contestant, Load, load_core, on, server_core
+from tests.bench.contest import Contestant, load_core, on, server_core
 from tests.bench.figures import OURS, met
 from tests.bench.recorded import VERSION, Cluster
 from tests.cluster.plane import accepts, free_port
-from tests.cluster.processes import Process, Processes
+from tests.cluster.processes import Processes
 from tests.cluster.waiting import until
 from tests.cluster.webhook import PROGRAM
 from webhook.cluster import client
@@ -41,7 +39,6 @@ ONE_TENANT = replace(LARGE, tenants=1)
 MOST_OF_ONE = 1.25
 LEAST_COUNTED = 10_000
 MOST_MEMORY = 200.0
-MOST_HARM = 1.25
 
 ROUNDS, REVIEWS = 30, 100
 
@@ -126,35 +123,8 @@ def _kept(found: dict[str, dict[str, str]], counter: usage.Counter) -> ViewedPod
     return ViewedPod(metadata["uid"], metadata["namespace"], metadata["name"], amount)
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """A server that follows a recorded cluster of full size."""
-
-    processes: Processes
-    server: Contestant
-    kubeconfig: Path
-
-    @contextmanager
-    def settling(self) -> Iterator[Process]:
-        """A settler beside the recorded cluster."""
-        with on(load_core()):
-            process = self.processes.start(
-                "settler",
-                PROGRAM,
-                "settle",
-                f"--rules={imagined(self.processes.folder / 'settler-rules')}",
-                f"--bind=127.0.0.1:{free_port()}",
-                env={"KUBECONFIG": str(self.kubeconfig)},
-            )
-        try:
-            until(lambda: "tenantpolicies listed" in process.tail(400), "the settler lists", within=60)
-            yield process
-        finally:
-            process.stop()
-
-
 @contextmanager
-def attached(cluster: Cluster) -> Iterator[Attached]:
+def attached(cluster: Cluster) -> Iterator[Contestant]:
     """Start a recorded cluster on one core, and a server that follows it on the other."""
     with Processes() as processes:
         port, ours = free_port(), free_port()
@@ -176,7 +146,7 @@ def attached(cluster: Cluster) -> Iterator[Attached]:
             )
         known = f"policies: {cluster.tenants} are known"
         until(lambda: known in server.log.read_text(), "the server knows the policies", within=120)
-        yield Attached(processes, Contestant(OURS, ours, server), kubeconfig)
+        yield Contestant(OURS, ours, server)
 
 
 def _kubeconfig(port: int) -> dict[str, object]:
@@ -190,22 +160,7 @@ def _kubeconfig(port: int) -> dict[str, object]:
     }
 
 
-def beside(running: Attached, rounds: int, program: Path) -> tuple[float, float]:
-    """The p99 (ms) of /mutate without a settler, and beside one that counts: one client, on the server's core."""
-    folder = running.processes.folder
-    review = reviews.Measured("one pod", "/mutate", review_of(LARGE, 7), patched=True)
-    file = folder / "review.json"
-    file.write_bytes(review.body)
-    load = Load(program, folder / "gpu-webhook" / "tls.crt", 1, 2.0, server_core())
-    alone, among = [], []
-    for _ in range(rounds):
-        alone.append(load.run(running.server, review, file).p99_ms)
-        with running.settling():
-            among.append(load.run(running.server, review, file).p99_ms)
-    return median(alone), median(among)
-
-
-def report(rounds: int, built: Mapping[str, Path]) -> Iterator[str]:
+def report() -> Iterator[str]:
     """Measure, and say what was found."""
     found = ratio()
     is_met = met(found <= MOST_OF_ONE)
@@ -216,13 +171,6 @@ def report(rounds: int, built: Mapping[str, Path]) -> Iterator[str]:
         f"recount: {counted.per_second:,.0f} pods/s, {counted.whole / counted.decoding:.2f} x decoding alone "
         f"({is_met}: at least {LEAST_COUNTED:,} pods/s)"
     )
-    with attached(LARGE) as running:
-        memory = sum(running.server.memory())
-        yield f"PSS of the server: {memory:.0f} MiB ({met(memory < MOST_MEMORY)}: under {MOST_MEMORY:.0f} MiB)"
-        alone, among = beside(running, rounds, built["load"])
-        is_met = met(among <= MOST_HARM * alone)
-        yield (
-            f"p99 of /mutate, one client: {alone:.2f} ms, while a settler counts on the other core {among:.2f} ms "
-            f"({is_met}: at most {MOST_HARM} x)"
-        )
-        yield f"PSS of the server after that: {sum(running.server.memory()):.0f} MiB"
+    with attached(LARGE) as server:
+        memory = sum(server.memory())
+    yield f"PSS of the server: {memory:.0f} MiB ({met(memory < MOST_MEMORY)}: under {MOST_MEMORY:.0f} MiB)"
