@@ -46,15 +46,9 @@ def test_where_each_part_stands_is_kept() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "special",
-    [
-        builders.pod(labels={"gpu": "0.3"}, annotations={"gpu.gpu-webhook.io/main": "0.5"}),
-        builders.pod(builders.container(limits={"gpu": "0.5"}), labels={"gpu": "0.3"}),
-    ],
-)
-def test_the_word_of_a_container_wins_over_that_of_its_pod(special: dict[str, Any]) -> None:
-    assert _asked(special) == {"main": HALF}
+@tables.rows
+def test_the_word_of_a_container_wins_over_that_of_its_pod(pod: dict[str, Any]) -> None:
+    assert _asked(builders.written(pod)) == {"main": HALF}
 
 
 def test_what_one_place_says_and_the_other_does_not_comes_together() -> None:
@@ -105,17 +99,7 @@ def test_containers_of_every_kind_are_seen_with_their_paths(restart: str | None,
     ]
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        builders.pod(),
-        builders.pod(labels={"app": "gpu"}, annotations={"gpu-fraction": "0.5", "gpu-memory": "2000"}),
-        builders.pod(builders.container(limits={"cpu": 1, "example.com/gpu": 1})),
-        builders.pod(builders.container(limits=None, resources={"limits": None})),
-        {"metadata": None, "spec": None},
-        {},
-    ],
-)
+@tables.rows
 def test_a_pod_that_has_nothing_to_do_with_gpus_is_told_at_once(raw: dict[str, Any]) -> None:
     assert interpret.asks_nothing(pod.read(raw), RULES)
 

@@ -117,16 +117,7 @@ def test_where_a_namespace_may_join_all_are_asked_about_but_the_exempt_ones(name
     assert [expressions(objects, name) for name in ("devices", "devices-warn")] == [[EXEMPT], [NOWHERE]]
 
 
-@pytest.mark.parametrize(
-    ("action", "observe", "becomes"),
-    [
-        ("deny", "false", "deny"),
-        ("warn", "false", "warn"),
-        ("dryrun", "false", None),
-        ("deny", "true", "warn"),
-        ("dryrun", "true", None),
-    ],
-)
+@tables.rows
 def test_deletions_are_asked_about_where_a_quota_has_the_action(
     action: str, observe: str, becomes: str | None
 ) -> None:
@@ -215,40 +206,11 @@ def test_a_tenant_with_one_namespace_gets_a_bound_of_kubernetes_own() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("policies", "modes"),
-    [
-        (tenants(a="{namespaces: {names: [a, b]}, quota: {devices: 2}}"), MODES),
-        (tenants(a='{namespaces: {names: ["a*"]}, quota: {devices: 2}}'), MODES),
-        (tenants(a="{namespaces: {names: [a], selector: {matchLabels: {t: x}}}, quota: {devices: 2}}"), MODES),
-        (tenants(a="{namespaces: {names: [a]}, quota: {devices: 2, enforcementAction: warn}}"), MODES),
-        (tenants(a="{namespaces: {names: [a]}, quota: {memory: 40Gi}}"), MODES),
-        (tenants(a="{namespaces: {names: [a]}, quota: {devices: 2}}"), SHARES),
-        (
-            tenants(a="{namespaces: {names: [a]}, quota: {devices: 2}}")
-            + exemption('namespaces: ["*"], lifts: [quota]}'),
-            MODES,
-        ),
-        (
-            tenants(
-                a="{namespaces: {names: [a]}, quota: {devices: 2}}", b='{namespaces: {names: ["a*"]}, priority: 1}'
-            ),
-            MODES,
-        ),
-    ],
-    ids=[
-        "two namespaces",
-        "a glob",
-        "a selector",
-        "a quota that warns",
-        "memory",
-        "shares of a card",
-        "an exemption",
-        "another policy",
-    ],
-)
-def test_a_bound_that_might_be_lower_than_the_quota_is_not_written(policies: str, modes: str) -> None:
-    assert quotas(policies, modes) == []
+@tables.rows
+def test_a_bound_that_might_be_lower_than_the_quota_is_not_written(
+    specs: dict[str, str], modes: str, more: str
+) -> None:
+    assert quotas(tenants(**specs) + more, {"whole": MODES, "shares": SHARES}[modes]) == []
 
 
 def test_the_default_policy_bounds_no_namespace_of_its_own() -> None:
