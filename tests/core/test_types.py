@@ -2,41 +2,29 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests import builders, tables
-from tests.core.policy.tenants import RULES, ceiling, policy, quota, rules
+from tests.core.policy.tenants import RULES, TENANT, quota, rules
 from webhook.cli import workload_advice
 from webhook.core import projection
 from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
 from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Defaults, Kinds
 from webhook.core.validate import validate
 
 Object = dict[str, Any]
 Steps = tuple[str | int, ...]
 
-TENANT = policy(
-    labels={"queue": "vision"},
-    annotations={"cost": "42"},
-    affinity=[
-        {"key": "zone", "operator": "In", "values": ["a"]},
-        {"key": "pool", "operator": "NotIn", "values": ["b"]},
-    ],
-    quota=quota(devices=100, memory=1 << 50),
-    container=ceiling(devices=Fraction(9)),
-    allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
-    defaults=Defaults(memory=4 << 30, rule="vision (tenants.yaml:20)"),
-)
+COUNTED = replace(TENANT, quota=quota(devices=100, memory=1 << 50))
 RULEBOOKS: Mapping[str, Rulebook] = {
     "the shipped rules": RULES,
-    "a policy": rules(TENANT),
-    "observe mode": rules(TENANT, observing=True),
+    "a policy": rules(COUNTED),
+    "observe mode": rules(COUNTED, observing=True),
     "every back end": rulebook.with_every_backend(RULES),
 }
 VALUES: tuple[Any, ...] = (None, True, 0.5, "text", [], [[]], [{}], {}, {"name": []})

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import jsonpatch
 
 from tests import builders
 from tests.cases.served import as_served
+from tests.core.policy.tenants import TENANT
 from tests.laws import every
 from tests.laws.asking import Asking
 from webhook.core import projection
@@ -16,20 +16,10 @@ from webhook.core.decision import Decision
 from webhook.core.mutate import mutate
 from webhook.core.review import AdmissionRequest
 from webhook.core.rules.rulebook import Rulebook
-from webhook.core.rules.tenant_policy import Defaults, Kinds, Namespaces, Quota, Tenancy, TenantPolicy
+from webhook.core.rules.tenant_policy import Namespaces, Tenancy
 from webhook.core.validate import validate
 
-POLICY = TenantPolicy(
-    name="vision",
-    rule="vision (tenants.yaml:1)",
-    namespaces=Namespaces(names=("*",)),
-    labels={"team.example/queue": "vision"},
-    annotations={"team.example/cost": "42"},
-    affinity=[{"key": "zone", "operator": "In", "values": ["a"]}],
-    allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
-    defaults=Defaults(memory=4 << 30, rule="vision (tenants.yaml:20)"),
-    quota=Quota(hard={"devices": Fraction(1000)}, rule="vision (tenants.yaml:41)"),
-)
+POLICY = replace(TENANT, namespaces=Namespaces(names=("*",)))
 
 
 def whole(request: AdmissionRequest, rulebook: Rulebook) -> AdmissionRequest:

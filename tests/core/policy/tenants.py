@@ -100,19 +100,21 @@ def held(raw: Mapping[str, Any], rulebook: Rulebook) -> PodUsage:
     return pod_usage(holdings(pod.read(raw), rulebook))
 
 
-EVERYTHING = rules(
-    policy(
-        labels={"queue": "vision"},
-        affinity=[
-            {"key": "zone", "operator": "In", "values": ["a"]},
-            {"key": "pool", "operator": "NotIn", "values": ["b"]},
-        ],
-        quota=quota(devices=1000),
-        container=ceiling(devices=Fraction(9)),
-        allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
-    )
+TENANT = policy(
+    labels={"queue": "vision"},
+    annotations={"cost": "42"},
+    affinity=[
+        {"key": "zone", "operator": "In", "values": ["a"]},
+        {"key": "pool", "operator": "NotIn", "values": ["b"]},
+    ],
+    quota=quota(devices=1000),
+    container=ceiling(devices=Fraction(9)),
+    allowed=Kinds(sharing=frozenset({"exclusive", "fractional"}), rule="vision (tenants.yaml:9)"),
+    defaults=Defaults(memory=4 << 30, rule="vision (tenants.yaml:20)"),
 )
-"""A policy with labels, nodes, ceilings and a quota."""
+"""A policy with everything: labels, nodes, defaults, kinds, ceilings and a quota."""
+
+EVERYTHING = rules(TENANT)
 
 
 @dataclass(frozen=True, slots=True)
