@@ -89,11 +89,22 @@ def test_a_list_is_read_page_by_page_with_its_selector() -> None:
     assert (names(found), asked) == (["a", "b"], [first, {**first, "continue": "a/b+c="}])
 
 
-def test_a_page_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "PAGE_SILENCE_SECONDS", 0.1)
+@pytest.mark.parametrize(
+    ("patience", "work", "why"),
+    [
+        ("PAGE_SILENCE_SECONDS", nodes, f"{NODES} cannot be read: Timeout on reading data from socket"),
+        ("GET_SECONDS", lambda api: api.get(f"{NODES}/a"), f"{NODES}/a cannot be read: no answer in time"),
+        ("GET_SECONDS", lambda api: watched(api, 0.1), f"watching {NODES} was cut off: no answer in time"),
+    ],
+    ids=["a page", "an object", "a watch that is silent for longer than it was asked for"],
+)
+def test_what_never_comes_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, patience: str, work: Callable[[Api], Awaitable[Any]], why: str
+) -> None:
+    monkeypatch.setattr(client, patience, 0.1)
 
-    with pytest.raises(ApiError, match=r"^/api/v1/nodes cannot be read: Timeout on reading data from socket$"):
-        ask(silent, nodes)
+    with pytest.raises(ApiError, match=f"^{why}$"):
+        ask(silent, work)
 
 
 def test_a_page_over_a_thin_line_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,13 +112,6 @@ def test_a_page_over_a_thin_line_is_read_whole(monkeypatch: pytest.MonkeyPatch) 
     parts = [page("a")[at : at + 16] for at in range(0, len(page("a")), 16)]
 
     assert ask(saying(*parts, pause=0.15), nodes) == ["a"]
-
-
-def test_an_object_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "GET_SECONDS", 0.1)
-
-    with pytest.raises(ApiError, match=r"^/api/v1/nodes/a cannot be read: no answer in time$"):
-        ask(silent, lambda api: api.get(f"{NODES}/a"))
 
 
 def test_an_answer_that_is_not_of_an_api_server_is_an_error() -> None:
@@ -137,13 +141,6 @@ def test_a_watch_delivers_objects_as_large_as_the_api_server_stores_them() -> No
     line = json.dumps(large).encode() + b"\n"
 
     assert ask(saying(line[:100_000], line[100_000:]), watched) == [("ADDED", "large")]
-
-
-def test_a_watch_that_is_silent_for_longer_than_it_was_asked_for_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "GET_SECONDS", 0.1)
-
-    with pytest.raises(ApiError, match=r"^watching /api/v1/nodes was cut off: no answer in time$"):
-        ask(silent, lambda api: watched(api, 0.1))
 
 
 def test_a_watch_that_is_too_late_has_to_be_listed_again() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.core.policy.tenants import exemption
 from webhook.core.decision import Decision, Reservation
 from webhook.core.quota.tally import Ask
@@ -53,33 +53,15 @@ def asked(*reviews: AdmissionRequest, rules: Rulebook = RULES) -> int:
     return len(judge.asked)
 
 
-@pytest.mark.parametrize(
-    ("reviews", "judged"),
-    [
-        pytest.param([review("a"), review("b"), review("c")], 1, id="pods of one controller"),
-        pytest.param([review("a"), review("b", gpu="0.4"), review("c")], 2, id="one of them asks for more"),
-        pytest.param([review("a"), review("b", image="train:2"), review("c")], 1, id="another image"),
-        pytest.param([review("a"), review("b", controller="serve-"), review("c")], 1, id="two controllers"),
-        pytest.param([review("a"), review("b", user="somebody"), review("c")], 1, id="another user"),
-        pytest.param(
-            [privileged(value=1), privileged(value=True), privileged(value=1)],
-            2,
-            id="what only Python takes for the same",
-        ),
-        pytest.param([review("a"), review("b", namespace="ci"), review("c")], 2, id="another namespace"),
-        pytest.param([review("a"), review("b", dry_run=False)], 1, id="not a dry run"),
-        pytest.param([review("a", at=1.2), review("b", at=1.9), review("c", at=2.0)], 1, id="another second"),
-        pytest.param([review("a", operation="UPDATE"), review("a", operation="UPDATE")], 2, id="updates"),
-        pytest.param([review("a", resource="deployments")] * 2, 2, id="no pods"),
-        pytest.param([review("a", pod=None)] * 2, 2, id="nothing"),
-        pytest.param([review("a", old_pod={"metadata": {}})] * 2, 2, id="something that was there before"),
-        pytest.param([review("a", old_pod={})] * 2, 2, id="something empty that was there before"),
-    ],
-)
+@tables.rows
 def test_what_was_decided_about_one_pod_holds_for_those_that_are_alike(
-    reviews: list[AdmissionRequest], judged: int
+    reviews: list[dict[str, Any]], judged: int
 ) -> None:
-    assert asked(*reviews) == judged
+    assert asked(*(review(**fields) for fields in reviews)) == judged
+
+
+def test_what_only_python_takes_for_the_same_is_judged() -> None:
+    assert asked(privileged(value=1), privileged(value=True), privileged(value=1)) == 2
 
 
 def test_what_is_remembered_is_reserved_for_the_pod_there_is() -> None:

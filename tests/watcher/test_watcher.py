@@ -149,43 +149,32 @@ def names(file: Path) -> list[str]:
     return [found["metadata"]["name"] for found in json.loads(file.read_bytes())["nodes"]]
 
 
-def test_a_list_comes_in_pages_and_changes_follow_it(tmp_path: Path) -> None:
-    script = Script(
-        [page(node("a"), following="more"), page(node("b"))],
-        [[event("ADDED", node("c")), event("DELETED", node("a")), BOOKMARK]],
+def _listed(answer: Any) -> Object | int:
+    """The names of nodes, the last of which may be `more`; or a status."""
+    if isinstance(answer, int):
+        return answer
+    return page(*(node(name) for name in answer if name != "more"), following="more" if "more" in answer else "")
+
+
+def _event(said: str) -> Object:
+    kind, _, name = said.partition(" ")
+    return {"GONE": GONE, "BOOKMARK": BOOKMARK}.get(kind) or event(
+        kind, node(name, **{"example.com/heartbeat": kind})
     )
 
-    with watching(script, tmp_path) as file:
-        until(lambda: names(file) == ["b", "c"], "the changes")
 
-    first, second, watch = script.asked
-    assert ("continue" in first, second["continue"], watch["resourceVersion"]) == (False, "more", "5")
-
-
-def test_what_is_too_old_is_listed_again(tmp_path: Path) -> None:
-    script = Script([page(node("a")), page(node("b"))], [[GONE], []])
+@tables.rows
+def test_a_watcher(lists: list[Any], watches: list[list[str]], then: Mapping[str, Any], tmp_path: Path) -> None:
+    """Then it has these nodes, has said so often, and has asked from which version, or page, each time."""
+    script = Script([_listed(answer) for answer in lists], [list(map(_event, watch)) for watch in watches], held=1.2)
 
     with watching(script, tmp_path) as file:
-        until(lambda: names(file) == ["b"], "the second list")
+        until(lambda: names(file) == then["nodes"], "the nodes")
 
-
-@pytest.mark.parametrize("status", [500, 403])
-def test_an_api_server_that_refuses_is_asked_again(tmp_path: Path, status: int) -> None:
-    script = Script([status, status, page(node("a"))], [[]])
-
-    with watching(script, tmp_path) as file:
-        until(lambda: names(file) == ["a"], "the list that succeeds")
-
-    assert (tmp_path / "log").read_text().count(f"was answered with {status}: etcd is away") == 2
-
-
-def test_a_watch_goes_on_where_the_last_one_stood(tmp_path: Path) -> None:
-    script = Script([page(node("a"))], [[BOOKMARK], [event("ADDED", node("b"))]], held=1.2)
-
-    with watching(script, tmp_path) as file:
-        until(lambda: names(file) == ["a", "b"], "what the second watch says")
-
-    assert [asked.get("resourceVersion") for asked in script.asked] == [None, "5", "9"]
+    said = (tmp_path / "log").read_text()
+    assert {text: said.count(text) for text in then["log"]} == then["log"]
+    asked = [query.get("continue") or query.get("resourceVersion") for query in script.asked]
+    assert asked[: len(then["asked"])] == then["asked"]
 
 
 def test_a_watch_that_ends_at_once_is_not_begun_again_at_once(tmp_path: Path) -> None:
@@ -198,8 +187,7 @@ def test_a_watch_that_ends_at_once_is_not_begun_again_at_once(tmp_path: Path) ->
 
 
 def test_a_change_that_says_nothing_new_is_not_written(tmp_path: Path) -> None:
-    heartbeat = node("a", **{"example.com/heartbeat": "2"})
-    script = Script([page(node("a"))], [[event("MODIFIED", heartbeat), event("ADDED", node("b"))]])
+    script = Script([page(node("a"))], [[_event("MODIFIED a"), event("ADDED", node("b"))]])
 
     with watching(script, tmp_path) as file:
         until(lambda: names(file) == ["a", "b"], "the change after it")

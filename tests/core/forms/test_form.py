@@ -1,9 +1,8 @@
 """A form is declared once: one line more, and the key is read, hinted at, described, defined and documented."""
 
 from dataclasses import dataclass
-from textwrap import dedent
 
-from tests import crds, reference
+from tests import crds, reference, tables
 from webhook.core.forms.document import Location, Problem
 from webhook.core.forms.forms import (
     FLAG,
@@ -45,7 +44,7 @@ AT = Location("shelf.yaml", 1)
 
 
 def _read(text: str, shelf: type[Shelf] = DeepShelf) -> tuple[Shelf, list[str]]:
-    (node,) = parse(dedent(text).encode(), "shelf.yaml")
+    (node,) = parse(text.encode(), "shelf.yaml")
     problems: list[Problem] = []
     return form(shelf).read_spec("oak", node, problems), [str(problem) for problem in sorted(problems)]
 
@@ -61,30 +60,9 @@ def test_the_key_may_be_left_out() -> None:
     assert _read("{boards: 3}")[0] == DeepShelf(name="oak", at=AT, rule="oak (shelf.yaml:1)", boards=3, depth=0)
 
 
-def test_a_slip_in_the_key_gets_its_hint_and_another_kind_does_not_know_it() -> None:
-    assert _read("{boards: 3, boardDeth: 8Gi}")[1] == [
-        'shelf.yaml:1:13: spec: unknown key "boardDeth" (did you mean "boardDepth"?)'
-    ]
-    assert _read("{boards: 3, boardDepth: 8Gi}", Shelf)[1] == [
-        'shelf.yaml:1:13: spec: unknown key "boardDepth" (did you mean "boards"?)'
-    ]
-
-
-def test_everything_that_is_wrong_is_said_at_once_and_where() -> None:
-    text = """\
-    boards: none
-    room: 5
-    boardDepth: 8
-    """
-    assert _read(text)[1] == [
-        "shelf.yaml:1:9: spec.boards: has to be a whole number, not a string",
-        'shelf.yaml:2:7: spec.room: has to be a string, not the number 5; quote it: "5"',
-        "shelf.yaml:3:13: spec.boardDepth: has no unit; write 8Gi or 8Mi",
-    ]
-
-
-def test_a_key_that_is_needed_is_missed() -> None:
-    assert _read("{}")[1] == ['shelf.yaml:1:1: spec: needs the key "boards"']
+@tables.rows
+def test_what_is_wrong_is_said(shelf: str, text: str, problems: list[str]) -> None:
+    assert _read(text, {"deep": DeepShelf, "flat": Shelf}[shelf])[1] == problems
 
 
 def test_editors_are_told_of_the_key() -> None:
