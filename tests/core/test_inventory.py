@@ -10,7 +10,6 @@ from webhook.core.backends import cards
 from webhook.core.rules.rulebook import Rulebook
 
 T4 = {"nvidia.com/gpu.product": "Tesla-T4"}
-A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 MARKED: str = tables.table(__file__, "marked")
 
 Object = dict[str, Any]
@@ -69,34 +68,14 @@ def test_a_node_cut_down_to_what_rules_ask_of_it_reads_the_same() -> None:
     assert inventory.pruned(node({}), cards.labels(rulebook), rulebook) is None
 
 
-def told(rulebook: Rulebook, *nodes: Object) -> tuple[dict[str, str], set[str]]:
+@tables.rows
+def test_what_the_choice_is_told(twins: bool, nodes: list[Object], models: Object, present: list[str]) -> None:  # noqa: FBT001
     """The models that each back end is known to have, and the back ends that are there."""
-    surroundings = inventory.surroundings(inventory.read(nodes, rulebook))
-    models = {name: " ".join(card.model for card in cards) for name, cards in surroundings.cards.items()}
-    return models, {*(surroundings.present or ())}
+    rulebook = TWINS if twins else NVIDIA
+    surroundings = inventory.surroundings(inventory.read([node(**fields) for fields in nodes], rulebook))
 
-
-def test_the_card_that_every_node_has_is_known_to_be_the_back_ends() -> None:
-    nodes = [
-        node({"nvidia.com/gpu": "1"}, T4, name="a"),
-        node({"nvidia.com/gpu": "4"}, T4, name="b"),
-        node({"amd.com/gpu": "4"}, name="c"),
-    ]
-
-    assert told(TWINS, *nodes) == ({"nvidia-gpu": "T4", "twin": "T4"}, {"nvidia-gpu", "twin", "amd-gpu"})
-
-
-def test_where_nodes_differ_all_cards_are_known_and_where_one_is_unknown_none() -> None:
-    known, other, unknown = (
-        node({"nvidia.com/gpu": "1"}, labels, name=name) for name, labels in (("a", T4), ("b", A100), ("c", {}))
-    )
-
-    assert told(NVIDIA, known, other) == ({"nvidia-gpu": "A100-80GB T4"}, {"nvidia-gpu"})
-    assert told(NVIDIA, known, other, unknown) == ({}, {"nvidia-gpu"})
-
-
-def test_a_pool_scaled_to_zero_is_nobodys_node() -> None:
-    assert told(NVIDIA, node({})) == ({}, set())
+    assert {name: " ".join(card.model for card in of) for name, of in surroundings.cards.items()} == models
+    assert {*(surroundings.present or ())} == {*present}
 
 
 def test_the_most_devices_of_a_node_are_known_if_those_of_every_node_are() -> None:

@@ -80,26 +80,8 @@ CLUSTER = builders.cluster("backends: [made-up]")
 
 
 def test_a_rule_that_reads_something_new_extends_what_is_read_by_being_loaded() -> None:
-    read: dict[str, Any] = {
-        "metadata": {
-            "labels": {"made-up.example/group": "a"},
-            "annotations": {
-                "made-up.example/percent": "30",
-                "made-up.example/placed-on": "card-7",
-                "made-up.example/shared": "yes",
-            },
-        },
-        "spec": {
-            "containers": [
-                {
-                    "name": "main",
-                    "env": [{"name": "MADE_UP_DEVICES", "value": "none"}],
-                    "volumeMounts": [{"name": "made-up", "mountPath": "/opt/made-up"}],
-                }
-            ],
-            "volumes": [{"name": "made-up", "hostPath": {"path": "/opt/made-up"}}],
-        },
-    }
+    read: dict[str, Any] = tables.table(__file__, "what the made up rule reads")
+
     assert pruned(made(read), builders.rulebook({"made-up.yaml": MADE_UP, "cluster.yaml": CLUSTER})) == read
     assert pruned(made(read), RULES) == {
         "metadata": {"labels": {}, "annotations": {}},

@@ -9,45 +9,26 @@ from tests import builders, tables
 from tests.core import acme
 from webhook.core.kube import pod
 from webhook.core.plan import plan
-from webhook.core.rules.rulebook import Rulebook, Surroundings
-
-TIED = builders.cluster("backends: [nvidia-gpu, [tencent-qgpu, hami-vgpu]], defaults: {whole: nvidia-gpu}")
-RANKED = TIED.replace("[tencent-qgpu, hami-vgpu]", "tencent-qgpu, hami-vgpu")
-
-
-def _rulebook(cluster: str, *present: str) -> Rulebook:
-    book = builders.rulebook({**builders.shipped_files(), "cluster.yaml": cluster})
-    return replace(book, surroundings=Surroundings(present=frozenset(present)))
-
-
-def _serves(book: Rulebook, labels: Mapping[str, str]) -> list[str]:
-    return [
-        served.backend.name for served in plan.make(pod.read(builders.pod(labels=dict(labels))), book).assignments
-    ]
-
-
-SHARE = {"gpu": "0.5", "gpu-model": "T4"}
+from webhook.core.rules.rulebook import Surroundings
 
 
 @tables.rows
 def test_of_back_ends_that_are_as_good_as_each_other_one_with_nodes_is_taken(
-    present: tuple[str, ...], serves: str
+    cluster: str, present: list[str], labels: Mapping[str, str], serves: str
 ) -> None:
-    assert _serves(_rulebook(TIED, *present), SHARE) == [serves]
+    """`tied` they are as good as each other, `ranked` the cluster says which comes first."""
+    tied = "backends: [nvidia-gpu, [tencent-qgpu, hami-vgpu]], defaults: {whole: nvidia-gpu}"
+    clusters = {
+        "tied": tied,
+        "ranked": tied.replace("[tencent-qgpu, hami-vgpu]", "tencent-qgpu, hami-vgpu"),
+        "tied with a default": tied.replace("whole: nvidia-gpu", "part: tencent-qgpu"),
+    }
+    book = builders.rulebook({**builders.shipped_files(), "cluster.yaml": builders.cluster(clusters[cluster])})
+    book = replace(book, surroundings=Surroundings(present=frozenset(present)))
 
+    planned = plan.make(pod.read(builders.pod(labels=labels)), book)
 
-def test_nodes_do_not_change_the_order_that_the_cluster_gives() -> None:
-    assert _serves(_rulebook(RANKED, "hami-vgpu"), SHARE) == ["tencent-qgpu"]
-
-
-def test_a_default_stands_before_back_ends_of_its_tier_that_have_nodes() -> None:
-    cluster = TIED.replace("whole: nvidia-gpu", "part: tencent-qgpu")
-
-    assert _serves(_rulebook(cluster, "hami-vgpu"), SHARE) == ["tencent-qgpu"]
-
-
-def test_a_pool_that_is_scaled_to_zero_still_serves() -> None:
-    assert _serves(_rulebook(RANKED), {"gpu": "1"}) == ["nvidia-gpu"]
+    assert [served.backend.name for served in planned.assignments] == [serves]
 
 
 REQUIRED = """
@@ -101,7 +82,7 @@ def test_the_model_asked_for_counts_before_the_card_of_the_nodes() -> None:
 
 @tables.rows
 def test_more_devices_than_a_node_has_are_warned_of(most: int, gpu: str, fix: str | None) -> None:
-    book = replace(_rulebook(RANKED), surroundings=Surroundings(most=most))
+    book = replace(builders.rulebook(builders.shipped_files()), surroundings=Surroundings(most=most))
 
     planned = plan.make(pod.read(builders.pod(annotations={"gpu": gpu})), book)
 
