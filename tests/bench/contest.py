@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import tables
 from tests.bench.figures import NOOP, OURS, WITH_QUOTA, Figures
 from tests.bench.reviews import Measured
 from tests.cluster.plane import accepts, free_port
@@ -80,14 +81,7 @@ class Load:
         return Figures(said["per_second"], said["p50_us"] / 1000, said["p99_us"] / 1000, cpu * 1e6)
 
 
-QUOTA = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: TenantPolicy
-metadata: {name: vision}
-spec:
-  namespaces: {names: ["vision-*"]}
-  quota: {devices: 1000}
-"""
+QUOTA: str = tables.table(__file__, "quota")
 
 
 def start(processes: Processes, noop: Path) -> Mapping[str, Contestant]:

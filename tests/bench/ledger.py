@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests import tables
 from tests.bench import reviews
 from tests.bench.figures import medians, met
 from tests.cluster import binaries
@@ -235,16 +236,8 @@ def pod(*, unlike: bool = False) -> Object:
 
 def usage() -> Object:
     """A TenantUsage of one kilobyte, of which each replacement is another."""
-    amount = {"devices": "1"}
-    names = (f"{TENANT}/pod-{number}" for number in range(6))
-    pending = [f"{name} 5ba8e7bd-7e4b-4d0a-8e21-3f4c2f9b1a{number:02} devices=1" for number, name in enumerate(names)]
-    status = {"hard": amount, "used": amount, "percent": 1, "held": {TENANT: amount}, "view": reviews.PLACEHOLDER}
-    return {
-        "apiVersion": world.API_VERSION,
-        "kind": "TenantUsage",
-        "metadata": {"name": PUT_TENANT, "resourceVersion": reviews.PLACEHOLDER},
-        "status": {**status, "pending": pending, "joining": {}, "recount": 0, "recounted": 0},
-    }
+    made: Object = tables.table(__file__, "usage")
+    return {"apiVersion": world.API_VERSION, **made}
 
 
 def measure(bench: Bench, sizes: Sizes) -> Mapping[tuple[str, int], list[Creates]]:

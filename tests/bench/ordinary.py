@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from tests import builders
+from tests import builders, tables
 from tests.bench import ledger
 from tests.cluster import binaries
 from tests.cluster.client import Object, RefusedError
@@ -34,36 +34,17 @@ VARIABLES = (10, 60)
 PODS = 40
 """A turn: short, so that the median turn has none of the lumps in which an API server collects its garbage."""
 
-TENANT = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: TenantPolicy
-metadata: {name: bench}
-spec: {namespaces: {names: [ours, net]}, quota: {devices: 1}}
-"""
 Runs = Mapping[tuple[str, str], list[float]]
 """Milliseconds of CPU a request, each turn, by setup and what was asked."""
 
 
 def ordinary(variables: int) -> dict[str, Any]:
     """A pod of three containers with so many variables and four mounts each."""
-    volumes = [{"name": f"data-{number}", "emptyDir": {}} for number in range(4)]
-    containers = [
-        {
-            "name": f"c{number}",
-            "image": "registry.example/team/app:1.4.2",
-            "env": [{"name": f"SOME_VARIABLE_{index}", "value": "some-value-of-it"} for index in range(variables)],
-            "volumeMounts": [{"name": of["name"], "mountPath": f"/var/lib/app/{of['name']}"} for of in volumes],
-            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m", "memory": "1Gi"}},
-        }
-        for number in range(3)
-    ]
-    metadata = {
-        "generateName": "ordinary-",
-        "labels": {"app": "web", "pod-template-hash": "6d4cf56db6", "team": "x"},
-        "annotations": {"prometheus.io/scrape": "true", "example.com/commit": "3f4c2f9"},
-    }
-    spec = {"containers": containers, "volumes": volumes}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    made: dict[str, Any] = deepcopy(tables.table(__file__, "pod"))
+    [container] = made["spec"]["containers"]
+    container["env"] = [{"name": f"SOME_VARIABLE_{index}", "value": "some-value-of-it"} for index in range(variables)]
+    made["spec"]["containers"] = [{**container, "name": f"c{number}"} for number in range(3)]
+    return made
 
 
 def registered(rulebook: Rulebook, ours: Webhook, noop: Webhook) -> Iterator[Object]:
@@ -165,7 +146,7 @@ def table(runs: Runs) -> Iterator[str]:
 
 def report(turns: int, pods: int, built: Mapping[str, Path]) -> Iterator[str]:
     """Measure, and say what was found."""
-    rulebook = builders.rulebook({**builders.shipped_files(), "tenants.yaml": TENANT})
+    rulebook = builders.rulebook({**builders.shipped_files(), "tenants.yaml": tables.table(__file__, "tenant")})
     with control_plane(binaries.find()) as plane:
         world.define(plane.client)
         for name in SETUPS.values():

@@ -3,29 +3,12 @@
 from collections.abc import Mapping
 from textwrap import dedent, indent
 
-from tests import builders
+from tests import builders, tables
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.rulebook import Rulebook
 
-CLUSTER = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Cluster
-metadata: {name: test}
-spec:
-  backends: [acme]
-  systemNamespaces: [acme-system]
-"""
-BACKEND = """
-apiVersion: gpu-webhook.io/v1alpha1
-kind: Backend
-metadata: {name: acme}
-spec:
-  description: devices by Acme
-  sharing: [exclusive, fractional]
-  examples:
-  - ask: {gpu: "1.5"}
-    refused: neither a share
-"""
+CLUSTER: str = tables.table(__file__, "cluster")
+BACKEND: str = tables.table(__file__, "back end")
 
 
 def rulebook(spec: str, more: Mapping[str, str] | None = None) -> Rulebook:

@@ -5,6 +5,7 @@ import re
 import ssl
 from pathlib import Path
 
+from tests import tables
 from tests.server.peer import Peer
 from tests.server.process import Server, running
 from tests.server.test_quota import create
@@ -62,12 +63,7 @@ def test_what_happened_is_counted(folder: Path, fraction: bytes, plain: bytes) -
     assert found["gpu_webhook_connections"] >= 1
 
 
-POLICY = """
-kind: TenantPolicy
-apiVersion: gpu-webhook.io/v1alpha1
-metadata: {name: red}
-spec: {namespaces: {names: ["*"]}, quota: {devices: 2}}
-"""
+POLICY: str = tables.table(__file__, "policy")
 
 
 def test_tenants_are_named_on_a_port_of_its_own_and_on_loopback_only(folder: Path, tmp_path: Path) -> None:

@@ -8,19 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests import tables
 from tests.server.process import Server, running
 
-HEAVY = {
-    "flask",
-    "werkzeug",
-    "kubernetes",
-    "cryptography",
-    "requests",
-    "aiohttp",
-    "certs",
-    "webhook.cli",
-    "webhook.commands",
-}
+HEAVY: list[str] = tables.table(__file__, "heavy")
 MEMORY = 80 * 1024
 
 

@@ -3,12 +3,13 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import builders
+from tests import builders, tables
 from tests.bench.reviews import container, encoded, pod
 from tests.cluster.waiting import until
 from tests.server.process import Server, running
@@ -24,23 +25,14 @@ Object = dict[str, Any]
 
 def node(number: int, product: str = "Tesla-T4") -> Object:
     """A node as a cluster has them: sixty labels, of which rules read a few."""
-    own = {
-        "kubernetes.io/hostname": f"gpu-{number}",
-        "nvidia.com/gpu.product": product,
-        "nvidia.com/gpu.count": "4",
-        "qgpu-device-enable": "enable",
-    }
-    labels = {f"feature.node.kubernetes.io/cpu-cpuid.FLAG{each}": "true" for each in range(56)} | own
-    qgpu = {"tke.cloud.tencent.com/qgpu-core": "400", "tke.cloud.tencent.com/qgpu-memory": "60"}
-    return {
-        "metadata": {"name": f"gpu-{number}.cluster.example", "labels": labels, "annotations": {"a": "b" * 4000}},
-        "spec": {},
-        "status": {
-            "allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", **qgpu},
-            "conditions": [{"type": "Ready", "status": "True", "message": "kubelet is posting ready status"}],
-            "images": [{"names": [f"registry.example/image-{each}"], "sizeBytes": 1} for each in range(50)],
-        },
-    }
+    made: Object = deepcopy(tables.table(__file__, "node"))
+    name = f"gpu-{number}"
+    own = {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": product}
+    flags = {f"feature.node.kubernetes.io/cpu-cpuid.FLAG{flag}": "true" for flag in range(56)}
+    made["metadata"] |= {"name": f"{name}.cluster.example", "annotations": {"a": "b" * 4000}}
+    made["metadata"]["labels"] |= {**flags, **own}
+    made["status"]["images"] = [{"names": [f"registry.example/image-{n}"], "sizeBytes": 1} for n in range(50)]
+    return made
 
 
 def write(file: Path, nodes: list[Object]) -> None:

@@ -102,14 +102,7 @@ def test_a_policy_that_is_only_tried_puts_nothing_on_any_pod() -> None:
     assert _fate(pod, {"policy": {**put, "action": "dryrun"}}).stored == _fate(pod, {"policy": {}}).stored
 
 
-STRICT = {
-    "defaults": {"backend": "hami-vgpu", "model": "A100-80GB", "sharing": "fractional", "memory": "8Gi"},
-    "labels": {QUEUE: "vision"},
-    "annotations": {"team": "vision"},
-    "affinity": [POOL, SLOW],
-    "forbidden": {"backends": ["nvidia-gpu"]},
-    "quota": {"devices": 4},
-}
+STRICT: Object = tables.table(__file__, "strict")
 
 
 @pytest.mark.parametrize("tenant", [STRICT, {"defaults": {"model": "T4", "memory": "8Gi"}}, {"affinity": [SLOW]}])
