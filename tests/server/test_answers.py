@@ -11,8 +11,6 @@ from tests.bench.reviews import PLACEHOLDER, fraction_review
 from tests.server.peer import Peer
 from tests.server.process import Server
 
-ENVELOPE = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
-
 
 def test_a_fraction_is_translated(peer: Peer, fraction: bytes) -> None:
     answered = peer.ask("POST", "/mutate?timeout=10s", fraction)
@@ -26,14 +24,9 @@ def test_a_fraction_is_translated(peer: Peer, fraction: bytes) -> None:
     assert any("/resources/limits/" in operation["path"] for operation in patch)
 
 
-def test_a_pod_without_a_gpu_is_left_alone(peer: Peer, plain: bytes) -> None:
-    answered = peer.ask("POST", "/mutate", plain)
-
-    assert json.loads(answered.body)["response"] == {"uid": PLACEHOLDER, "allowed": True}
-
-
-def test_validation_answers_too(peer: Peer, plain: bytes) -> None:
-    answered = peer.ask("POST", "/validate", plain)
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+def test_a_pod_without_a_gpu_is_left_alone(peer: Peer, plain: bytes, path: str) -> None:
+    answered = peer.ask("POST", path, plain)
 
     assert json.loads(answered.body)["response"] == {"uid": PLACEHOLDER, "allowed": True}
 
@@ -53,22 +46,11 @@ def test_the_content_type_is_not_looked_at(peer: Peer, plain: bytes, content_typ
 @pytest.mark.parametrize(
     "body",
     [
-        b"{",
-        b"null",
-        b"[]",
-        b'"AdmissionReview"',
         b"\xff\xfe",
-        b"NaN",
         b"[" * 100_000,
         b'{"a":' * 100_000,
         b'{"request":' + b"[" * 2000 + b"]" * 2000 + b"}",
-        json.dumps({**ENVELOPE, "kind": "Review"}).encode(),
-        json.dumps({**ENVELOPE, "apiVersion": "admission.k8s.io/v1beta1", "request": {"uid": "u"}}).encode(),
-        json.dumps(ENVELOPE).encode(),
-        json.dumps({**ENVELOPE, "request": {}}).encode(),
-        json.dumps({**ENVELOPE, "request": {"uid": 7}}).encode(),
-        json.dumps({**ENVELOPE, "request": {"uid": "u", "namespace": {}}}).encode(),
-        json.dumps({**ENVELOPE, "request": {"uid": "u", "object": []}}).encode(),
+        *(body.encode() for body in tables.table(__file__, "no reviews")),
         fraction_review().replace(b'"name":"main"', b'"name":' + b"[" * 1000 + b"]" * 1000),
     ],
     ids=lambda body: body[:40].decode("ascii", "backslashreplace"),

@@ -22,12 +22,18 @@ from webhook.telemetry import Lines
 POLICY: str = tables.table(__file__, "policy")
 
 
+@contextlib.contextmanager
+def beside(folder: Path, tenants: str) -> Iterator[Server]:
+    """A server with the shipped rules and these."""
+    rules: Path = shutil.copytree(ROOT / "rules", folder / "rules")
+    (rules / "tenants.yaml").write_text(tenants)
+    with running(folder / "server", rules=str(rules)) as started:
+        yield started
+
+
 @pytest.fixture(scope="module")
 def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("tenants")
-    rules = shutil.copytree(ROOT / "rules", folder / "rules")
-    (Path(rules) / "tenants.yaml").write_text(POLICY)
-    with running(folder / "server", rules=str(rules)) as started:
+    with beside(tmp_path_factory.mktemp("tenants"), POLICY) as started:
         yield started
 
 
@@ -85,9 +91,7 @@ EXEMPTION: str = tables.table(__file__, "exemption")
 
 
 def test_the_exemption_that_lets_a_pod_in_is_named_in_audit_annotation_log_and_metric(tmp_path: Path) -> None:
-    rules = shutil.copytree(ROOT / "rules", tmp_path / "rules")
-    (Path(rules) / "tenants.yaml").write_text(POLICY + EXEMPTION)
-    with running(tmp_path / "server", rules=str(rules)) as server, contextlib.closing(server.connect()) as peer:
+    with beside(tmp_path, POLICY + EXEMPTION) as server, contextlib.closing(server.connect()) as peer:
         within, over = (response(peer.ask("POST", "/validate", create(f"many-{n}", n))) for n in ("1", "4"))
         figures = peer.ask("GET", "/metrics").body.decode()
         until(lambda: len(server.lines("decision")) == 2, "the lines")
@@ -104,12 +108,10 @@ def test_the_exemption_that_lets_a_pod_in_is_named_in_audit_annotation_log_and_m
 
 
 def test_a_dry_run_is_told_what_would_be_and_reserves_nothing(tmp_path: Path) -> None:
-    rules = shutil.copytree(ROOT / "rules", tmp_path / "rules")
-    (Path(rules) / "tenants.yaml").write_text(POLICY)
     dry = [json.loads(create(f"dry-{gpus}", gpus)) for gpus in ("2", "3", "2")]
     for review in dry:
         review["request"]["dryRun"] = True
-    with running(tmp_path / "server", rules=str(rules)) as server, contextlib.closing(server.connect()) as peer:
+    with beside(tmp_path, POLICY) as server, contextlib.closing(server.connect()) as peer:
         answers = [response(peer.ask("POST", "/validate", json.dumps(review).encode())) for review in dry]
 
     assert [answer["allowed"] for answer in answers] == [True, False, True]
