@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,21 +34,28 @@ def asker(server: Server, body: bytes, outcomes: Counter[str], stop: threading.E
                     break
 
 
-def test_no_request_fails_while_the_server_leaves_under_load(folder: Path, fraction: bytes) -> None:
+@contextlib.contextmanager
+def asked_by(clients: int, server: Server, body: bytes) -> Iterator[Counter[str]]:
+    """What becomes of the reviews of these clients, who have begun, and ask until this is over."""
     outcomes: Counter[str] = Counter()
     stop = threading.Event()
+    askers = [threading.Thread(target=asker, args=(server, body, outcomes, stop)) for _ in range(clients)]
+    try:
+        for thread in askers:
+            thread.start()
+        until(lambda: outcomes["200"] > 10 * clients, "some load")
+        yield outcomes
+    finally:
+        stop.set()
+        for thread in askers:
+            thread.join(30)
+
+
+def test_no_request_fails_while_the_server_leaves_under_load(folder: Path, fraction: bytes) -> None:
     with running(folder, drain_seconds=1) as server:
-        askers = [threading.Thread(target=asker, args=(server, fraction, outcomes, stop)) for _ in range(8)]
-        try:
-            for thread in askers:
-                thread.start()
-            until(lambda: outcomes["200"] > 100, "some load")
+        with asked_by(8, server, fraction) as outcomes:
             before = outcomes["200"]
             assert server.stop() == 0
-        finally:
-            stop.set()
-            for thread in askers:
-                thread.join(30)
 
         assert outcomes["200"] > before
         assert set(outcomes) == {"200", "not accepted"}
@@ -121,20 +129,12 @@ def test_a_worker_that_dies_is_replaced(folder: Path) -> None:
 
 
 def test_a_hangup_replaces_the_worker_and_no_request_fails(folder: Path, fraction: bytes) -> None:
-    outcomes: Counter[str] = Counter()
-    stop = threading.Event()
     with running(folder) as server:
-        asking = threading.Thread(target=asker, args=(server, fraction, outcomes, stop))
-        asking.start()
-        try:
-            until(lambda: outcomes["200"] > 10, "some load")
+        with asked_by(1, server, fraction) as outcomes:
             server.popen.send_signal(signal.SIGHUP)
             until(lambda: len(server.lines("Worker exiting")) == 1, "the old worker gone")
             before = outcomes["200"]
             until(lambda: outcomes["200"] > before + 10, "some load on the new one")
-        finally:
-            stop.set()
-            asking.join(30)
 
         assert set(outcomes) == {"200"}
 

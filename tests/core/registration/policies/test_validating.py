@@ -4,8 +4,6 @@ from dataclasses import replace
 from textwrap import indent
 from typing import Any
 
-import pytest
-
 from tests import tables
 from tests.core import acme
 from webhook.core.registration.policies import filled_in, render_resource_quotas, render_validating
@@ -85,6 +83,8 @@ def test_without_a_tenant_only_shorthand_and_what_is_ours_is_looked_at() -> None
 
 NOWHERE = {"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}
 EXEMPT = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["acme-system"]}
+THERE = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a"]}
+WHERE = {"nowhere": NOWHERE, "in all but the exempt ones": EXEMPT, "in a": THERE}
 
 
 def expressions(objects: dict[str, dict[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -110,23 +110,14 @@ def test_what_becomes_of_a_pod_is_the_action_of_the_binding_of_the_namespaces_th
     assert asked == [[EXEMPT], [there]]  # others get no device
 
 
-@pytest.mark.parametrize("names", ['names: ["a-*"]', "selector: {matchLabels: {t: x}}", "names: [a], selector: {}"])
-def test_where_a_namespace_may_join_all_are_asked_about_but_the_exempt_ones(names: str) -> None:
-    objects = rendered(tenants(a=f"{{namespaces: {{{names}}}, deviceAccess: deny}}"))
-
-    assert [expressions(objects, name) for name in ("devices", "devices-warn")] == [[EXEMPT], [NOWHERE]]
-
-
 @tables.rows
-def test_deletions_are_asked_about_where_a_quota_has_the_action(
-    action: str, observe: str, becomes: str | None
+def test_by_this_policy_these_namespaces_are_asked_about(
+    spec: str, cluster: str, observe: str, asked: dict[str, str]
 ) -> None:
-    counted = f"{{namespaces: {{names: [a]}}, quota: {{devices: 1, enforcementAction: {action}}}}}"
-    objects = rendered(tenants(a=counted), observe=observe)
+    clusters = {"usual": acme.CLUSTER, "by default": BY_DEFAULT}
+    objects = rendered(tenants(a=spec), observe=observe, cluster=clusters[cluster])
 
-    there = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a"]}
-    asked = {name: expressions(objects, f"deletions{end}") for name, end in (("deny", ""), ("warn", "-warn"))}
-    assert asked == {"deny": [NOWHERE], "warn": [NOWHERE], **({becomes: [there]} if becomes else {})}
+    assert {name: expressions(objects, name) for name in asked} == {name: [WHERE[at]] for name, at in asked.items()}
 
 
 def test_without_a_quota_or_for_what_an_exemption_lifts_no_deletion_is_refused() -> None:
@@ -138,14 +129,6 @@ def test_without_a_quota_or_for_what_an_exemption_lifts_no_deletion_is_refused()
         "!(variables.policy in ['?'] || (variables.policy in ['b'] && "
         "!(variables.policy != '' && (((request.namespace in ['b-x']) && (true))) && !(false))))"
     )
-
-
-@pytest.mark.parametrize(("action", "end"), [("deny", ""), ("warn", "-warn")])
-def test_where_a_policy_is_the_default_all_are_asked_about_but_the_exempt_ones(action: str, end: str) -> None:
-    counted = f"{{namespaces: {{names: [a]}}, quota: {{devices: 1, enforcementAction: {action}}}}}"
-    objects = rendered(tenants(a=counted), cluster=BY_DEFAULT)
-
-    assert [expressions(objects, f"{name}{end}") for name in ("devices", "deletions")] == [[EXEMPT], [EXEMPT]]
 
 
 def test_a_variable_is_judged_by_the_first_entry_that_its_name_fits_and_only_by_enabled_back_ends() -> None:
