@@ -156,24 +156,21 @@ def test_no_review_fails_while_rules_are_swapped_again_and_again(server: Server,
     seen = set()
     with contextlib.closing(server.connect()) as peer:
 
-        def served() -> str:
+        def served_by_this(backend: str) -> bool:
             answered = peer.ask("POST", "/mutate", ASKING)
             assert answered.status == 200
             by = str(json.loads(answered.body)["response"]["auditAnnotations"]["rules"].partition(" ")[0])
             seen.add(by)
-            return by
-
-        def served_is(backend: str) -> bool:
-            return served() == backend
+            return by == backend
 
         for number in range(SWAPS):
             backend = ("hami-vgpu", "tencent-qgpu")[number % 2 ^ number // 10 % 2]
             broken = {"hami-vgpu.yaml": "kind: ["} if number % 10 == 9 else {}
             volume.publish({**rules(backend), **broken})
             if number % 10 == 4:
-                until(partial(served_is, backend), "the version that stays a while")
+                until(partial(served_by_this, backend), "the version that stays a while")
             else:
-                served()
+                served_by_this(backend)
     assert seen == {"hami-vgpu", "tencent-qgpu"}
     assert reloads(server, "done") >= SWAPS / 20
     assert not server.errors
