@@ -111,6 +111,12 @@ class Server:
         return self.popen.wait(30)
 
 
+def own_memory(process: int) -> int:
+    """KiB of memory, what is shared divided among those who share it."""
+    rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+    return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")))
+
+
 def _enabled(folder: Path) -> str:
     rules, files = folder / "enabled", builders.shipped_files()
     rules.mkdir(exist_ok=True)

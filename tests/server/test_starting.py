@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests import tables
-from tests.server.process import Server, running
+from tests.server.process import Server, own_memory, running
 
 HEAVY: list[str] = tables.table(__file__, "heavy")
 MEMORY = 80 * 1024
@@ -105,13 +105,7 @@ def test_both_processes_together_stay_under_80_mib(folder: Path, fraction: bytes
     with running(folder, python=()) as server, contextlib.closing(server.connect()) as peer:
         for _ in range(100):
             assert peer.ask("POST", "/mutate", fraction).status == 200
-        assert sum(map(proportional_set_size, (server.popen.pid, server.worker))) < MEMORY
-
-
-def proportional_set_size(process: int) -> int:
-    """KiB of memory, what is shared divided among those who share it."""
-    rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
-    return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")))
+        assert sum(map(own_memory, (server.popen.pid, server.worker))) < MEMORY
 
 
 def test_no_control_socket_and_no_other_port_is_open(server: Server) -> None:

@@ -50,15 +50,6 @@ def test_what_is_meant_for_the_shorthand_by_another_name_gets_a_hint(
     assert _warnings(builders.pod(**{section: {key: value}})) == [f"{where}. {wish}"]
 
 
-def test_the_annotation_for_one_container_as_a_label_gets_a_hint() -> None:
-    said = (
-        'metadata.labels["memory.gpu-webhook.io/main"]: nothing here reads this label. '
-        "Write it as an annotation: memory.gpu-webhook.io/main: 8Gi"
-    )
-
-    assert _warnings(builders.pod(labels={"memory.gpu-webhook.io/main": "8Gi"})) == [said]
-
-
 @tables.rows
 def test_a_resource_without_a_domain_that_kubernetes_does_not_take_gets_a_hint(name: str, wish: str) -> None:
     assert _warnings(builders.pod(builders.container(limits={name: 1}))) == [

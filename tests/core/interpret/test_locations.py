@@ -57,10 +57,11 @@ def test_what_one_place_says_and_the_other_does_not_comes_together() -> None:
     assert _asked(both)["main"] == GpuRequest(share=Fraction(1, 2), memory=8 << 30, cores=Fraction(50))
 
 
-def test_a_container_may_say_none() -> None:
-    assert _asked(builders.pod(labels={"gpu": "1"}, annotations={"gpu.gpu-webhook.io/main": "none"})) == {
-        "main": None
-    }
+@pytest.mark.parametrize("labels", [{"gpu": "1"}, {"gpu-memory": "8Gi"}], ids=str)
+def test_a_container_may_say_none_to_what_is_said_of_the_pod(labels: dict[str, str]) -> None:
+    raw = builders.pod(labels=labels, annotations={"gpu.gpu-webhook.io/main": "none"})
+
+    assert _asked(raw) == {"main": None}
 
 
 @pytest.mark.parametrize("none", [{"gpu": "none"}, {}], ids=["of the pod", "of the container"])
@@ -71,12 +72,6 @@ def test_a_containers_amount_beside_none_is_refused_and_not_forgotten(none: dict
     [wrong] = _read(raw).violations
 
     assert (wrong.code, wrong.message.partition(":")[0]) == ("GPU202", "gpu and gpu-cores cannot hold together")
-
-
-def test_amounts_of_the_pod_pass_over_a_container_that_says_none() -> None:
-    raw = builders.pod(labels={"gpu-memory": "8Gi"}, annotations={"gpu.gpu-webhook.io/main": "none"})
-
-    assert _asked(raw) == {"main": None}
 
 
 @tables.rows
