@@ -1,6 +1,6 @@
-"""What edits of a pod mean, written apart from their JSON Patch: that both come to the same is a law."""
+"""What edits of an object mean, written apart from their JSON Patch: that both come to the same is a law."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from webhook.core.kube.fields import Append, Edit, Path, Put, Remove
@@ -29,3 +29,12 @@ def _holder(root: Any, path: Path) -> Any:
         at[step] = list(child) if isinstance(child, list) else dict(child or {})
         at = at[step]
     return at
+
+
+def places(value: Any, path: Path = ()) -> Iterator[Path]:
+    """The path of every value in an object."""
+    if path:
+        yield path
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in entries:
+        yield from places(inner, (*path, step))

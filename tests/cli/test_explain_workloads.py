@@ -1,7 +1,6 @@
 """`gpu-webhook explain` of everything that makes pods: one object of each kind that a shipped document is about."""
 
-import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,9 @@ import pytest
 import yaml
 
 from tests import builders, tables
+from tests.edited import edited, places
 from webhook.cli import explanation
+from webhook.core.kube.fields import Put
 
 MANIFEST = Path(__file__).with_name("workloads") / "every-kind.yaml"
 OBJECTS: list[Any] = list(yaml.safe_load_all(MANIFEST.read_text()))
@@ -48,24 +49,9 @@ def test_every_shipped_document_with_pods_says_where_its_kind_is_defined() -> No
 OTHERS: tuple[Any, ...] = (0, "many", [], {}, None, True, -1, 2.5, [[]], {"a": 1}, [{"name": 5}], 10**30)
 
 
-def _places(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in entries:
-        yield (*place, key)
-        yield from _places(inner, (*place, key))
-
-
-def _changed(value: Any, place: tuple[str | int, ...], other: Any) -> Any:
-    if not place:
-        return other
-    changed = copy.copy(value)
-    changed[place[0]] = _changed(value[place[0]], place[1:], other)
-    return changed
-
-
 @pytest.mark.parametrize("raw", OBJECTS, ids=lambda raw: str(raw["kind"]))
 def test_whatever_stands_anywhere_in_an_object_it_is_explained_or_refused_with_a_path(raw: Any) -> None:
-    for count, place in enumerate(place for place in _places(raw) if place[0] not in {"apiVersion", "kind"}):
+    for count, place in enumerate(place for place in places(raw) if place[0] not in {"apiVersion", "kind"}):
         for other in (OTHERS[count % len(OTHERS)], OTHERS[-count % len(OTHERS)]):
-            for one in explanation.explain(_changed(raw, place, other), SHIPPED):
+            for one in explanation.explain(edited([Put(place, other)], raw), SHIPPED):
                 assert all(violation.path for violation in one.decision.violations)

@@ -9,16 +9,17 @@ import pytest
 
 from tests import builders, tables
 from tests.core.policy.tenants import RULES, TENANT, quota, rules
+from tests.edited import edited, places
 from webhook.cli import workload_advice
 from webhook.core import projection
 from webhook.core.decision import Decision
+from webhook.core.kube.fields import Path, Put
 from webhook.core.mutate import mutate
 from webhook.core.rules import rulebook
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 
 Object = dict[str, Any]
-Steps = tuple[str | int, ...]
 
 COUNTED = replace(TENANT, quota=quota(devices=100, memory=1 << 50))
 RULEBOOKS: Mapping[str, Rulebook] = {
@@ -46,24 +47,6 @@ PODS: Mapping[str, Object] = {
 }
 
 
-def places(value: Any, path: Steps = ()) -> Iterator[Steps]:
-    """The path of every value in an object."""
-    if path:
-        yield path
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, inner in entries:
-        yield from places(inner, (*path, step))
-
-
-def with_value(pod: Object, path: Steps, value: Any) -> Object:
-    changed = copy.deepcopy(pod)
-    at: Any = changed
-    for step in path[:-1]:
-        at = at[step]
-    at[path[-1]] = value
-    return changed
-
-
 def answers(pod: Object, before: Object, rulebook: Rulebook) -> Iterator[Decision]:
     """What is said of a pod that is created, by both webhooks and in a template, and of updates to it and from it."""
     request = builders.creating(pod, "vision-dev")
@@ -86,7 +69,7 @@ def test_a_value_of_any_type_in_any_field_is_answered(rulebook: str, asked: str)
     for path in places(pod):
         for value in VALUES:
             try:
-                list(answers(with_value(pod, path, value), pod, RULEBOOKS[rulebook]))
+                list(answers(edited([Put(path, value)], pod), pod, RULEBOOKS[rulebook]))
             except Exception as error:  # noqa: BLE001 - any is a fault
                 failed.append((path, value, repr(error)))
 
@@ -98,10 +81,10 @@ def test_the_pod_of_these_tests_has_every_field_that_is_read() -> None:
 
 
 @tables.rows
-def test_a_field_of_another_type_is_refused_by_its_path(path: Steps, value: Any, shape: str) -> None:
+def test_a_field_of_another_type_is_refused_by_its_path(path: Path, value: Any, shape: str) -> None:
     where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
-    refused = mutate(builders.creating(with_value(PODS["its own words"], path, value)), RULES)
+    refused = mutate(builders.creating(edited([Put(path, value)], PODS["its own words"])), RULES)
 
     assert [str(violation) for violation in refused.violations] == [
         f"[GPU001] {where} is not {shape}\n  at   {where}\n  fix  write {where} as {shape}"

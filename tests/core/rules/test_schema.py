@@ -1,6 +1,5 @@
 """What editors are told of rules, and what reads them: neither knows a key or a word that the other does not."""
 
-import copy
 import json
 import re
 from collections.abc import Iterator
@@ -10,9 +9,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.edited import edited, places
 from tests.laws import SOAK
 from webhook.cli.schema import MEANINGS, schema
 from webhook.core.forms.document import DocumentError, Node
+from webhook.core.kube.fields import Path as Steps
+from webhook.core.kube.fields import Put, Remove
 from webhook.core.rules import load
 from webhook.core.rules.verbs import VERBS
 from webhook.files.documents import parse
@@ -21,8 +23,6 @@ SCHEMA = schema()
 EDITOR = Draft202012Validator(SCHEMA)
 EVERYTHING = sorted(Path(__file__).with_name("everything").glob("*.yaml"))
 """Rules with every section and every word there is; `backend.yaml`, one that extends it, a cluster, a catalogue."""
-
-Place = tuple[str | int, ...]
 
 
 def _node(file: Path) -> Node:
@@ -88,49 +88,22 @@ def _form(problems: list[str]) -> list[str]:
     return [problem for problem in problems if not re.search("|".join(NOT_FORM), problem)]
 
 
-def _places(value: Any, place: Place = ()) -> Iterator[Place]:
-    yield place
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in entries:
-        yield from _places(inner, (*place, key))
-
-
-def _changed(rule: Any, place: Place, other: Any) -> Any:
-    """The rule with another value at a place, which may be a new key."""
-    if not place:
-        return other
-    changed = copy.copy(rule)
-    inner = rule[place[0]] if len(place) > 1 else None
-    changed[place[0]] = _changed(inner, place[1:], other)
-    return changed
-
-
-def _without(rule: Any, place: Place) -> Any:
-    """The rule without a key."""
-    changed = copy.deepcopy(rule)
-    at = changed
-    for step in place[:-1]:
-        at = at[step]
-    del at[place[-1]]
-    return changed
-
-
-def _at(rule: Any, place: Place) -> Any:
+def _at(rule: Any, place: Steps) -> Any:
     for step in place:
         rule = rule[step]
     return rule
 
 
-def _changes(rule: Any) -> Iterator[tuple[Place, Any]]:
+def _changes(rule: Any) -> Iterator[tuple[Steps, Any]]:
     """The rule with one thing changed: another value, a key less, a key more; and where that is."""
-    for count, place in enumerate(_places(rule)):
+    for count, place in enumerate([(), *places(rule)]):
         if isinstance(_at(rule, place), dict):
-            yield place, _changed(rule, (*place, "word"), "text")
+            yield place, edited([Put((*place, "word"), "text")], rule)
         if place and isinstance(place[-1], str):
-            yield place, _without(rule, place)
+            yield place, edited([Remove(place)], rule)
         for other in OTHERS if SOAK else (OTHERS[count % len(OTHERS)], OTHERS[-count % len(OTHERS)]):
             if place:
-                yield place, _changed(rule, place, other)
+                yield place, edited([Put(place, other)], rule)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +117,7 @@ def test_whatever_is_changed_editors_and_readers_agree(name: str) -> None:
         assert agreed or place[: len(explained)] == explained, (place, _at_most(changed, place), said)
 
 
-def _at_most(rule: Any, place: Place) -> Any:
+def _at_most(rule: Any, place: Steps) -> Any:
     """What is at a place, if it is still there."""
     try:
         return _at(rule, place)
@@ -157,26 +130,26 @@ def test_no_message_shows_how_the_program_keeps_a_document(name: str) -> None:
     """A mapping or a list in every place: as the value of a parameter it may come to stand in a text."""
     rule = RULES[name]
     others: tuple[Any, ...] = ({"word": 1}, [[]])
-    changed = (_changed(rule, place, other) for place in _places(rule) if place for other in others)
+    changed = (edited([Put(place, other)], rule) for place in places(rule) for other in others)
 
     assert [problem for each in changed for problem in _problems(name, each) if "Node(" in problem] == []
 
 
 def test_a_parameter_may_stand_for_any_scalar_of_a_back_end() -> None:
     rule = RULES["backend.yaml"]
-    scalars = [place for place in _places(rule) if not isinstance(_at(rule, place), dict | list)]
+    scalars = [place for place in places(rule) if not isinstance(_at(rule, place), dict | list)]
 
-    refused = [place for place in scalars if not EDITOR.is_valid(_changed(rule, place, "$(name)"))]
+    refused = [place for place in scalars if not EDITOR.is_valid(edited([Put(place, "$(name)")], rule))]
     assert refused == [("apiVersion",), ("kind",)]
 
 
 @pytest.mark.parametrize("section", ["limits", "annotations", "labels", "env", "nodeAffinity", "when"])
 def test_a_parameter_may_stand_in_any_key_of_a_back_end(section: str) -> None:
-    assert EDITOR.is_valid(
-        _changed(RULES["backend.yaml"], ("spec", "modes", 0, section, "a.example/$(name)"), "$(b)")
-    )
+    place = ("spec", "modes", 0, section, "a.example/$(name)")
+
+    assert EDITOR.is_valid(edited([Put(place, "$(b)")], RULES["backend.yaml"]))
 
 
 def test_a_parameter_stands_nowhere_else() -> None:
-    assert not EDITOR.is_valid(_changed(RULES["cluster.yaml"], ("spec", "unknownValue"), "$(name)"))
-    assert not EDITOR.is_valid(_changed(RULES["catalog.yaml"], ("spec", "devices", 0, "memory"), "$(name)"))
+    assert not EDITOR.is_valid(edited([Put(("spec", "unknownValue"), "$(name)")], RULES["cluster.yaml"]))
+    assert not EDITOR.is_valid(edited([Put(("spec", "devices", 0, "memory"), "$(name)")], RULES["catalog.yaml"]))
