@@ -15,7 +15,7 @@ from webhook.core.kube.quantity import Fraction
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card, plain
 from webhook.core.rules.modes import Constant, Mode, Output
-from webhook.core.rules.rulebook import Rulebook
+from webhook.core.rules.rulebook import Rulebook, kept
 from webhook.core.rules.verbs import Amount
 
 # The card of a node by its labels: the values that rules write into node affinity, read in reverse.
@@ -64,11 +64,9 @@ def of_label(products: Mapping[str, Sequence[Card]], value: str) -> Sequence[Car
     return products.get(_HOW_SHARED.sub("", value.lower()), ())
 
 
+@kept
 def labels(rulebook: Rulebook) -> Labels:
-    """What node labels mean by the rules of all back ends, enabled or not; found once for each rulebook."""
-    meanings: Labels | None = rulebook.cache.get(labels)
-    if meanings is not None:
-        return meanings
+    """What node labels mean by the rules of all back ends, enabled or not."""
     products: dict[str, dict[str, list[Card]]] = {}
     profiles: set[str] = set()
     lines: set[object] = set()  # of node affinity: many back ends and modes for the same cards have the same one
@@ -90,13 +88,12 @@ def labels(rulebook: Rulebook) -> Labels:
     nodes = [backend.nodes for backend in rulebook.backends.values()]
     keys = {key for node in nodes for key in (*node.labels, *filter(None, [node.devices]))}
     dotted = {profile.replace("+", ".").lower(): profile for profile in rulebook.profiles}
-    meanings = rulebook.cache[labels] = Labels(
+    return Labels(
         products=products,
         profiles=frozenset(profiles - products.keys()),
         spelling={**dotted, **{as_label(profile).lower(): profile for profile in rulebook.profiles}},
         keys=frozenset(keys | profiles | products.keys()),
     )
-    return meanings
 
 
 def card_served(backend: Backend, rulebook: Rulebook) -> Sequence[Card]:

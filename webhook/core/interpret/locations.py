@@ -25,7 +25,7 @@ from webhook.core.kube.quantity import Fraction, QuantityError, show, show_size,
 from webhook.core.request import ASKING, EXAMPLES, KEYS, PREFIX, Devices, FieldValue, OtherKeyError, pasteable
 from webhook.core.rules import verbs
 from webhook.core.rules.modes import Output
-from webhook.core.rules.rulebook import Resource, Rulebook
+from webhook.core.rules.rulebook import Resource, Rulebook, kept
 from webhook.core.rules.verbs import CONTAINER as CONTAINER_HOLE
 from webhook.core.rules.verbs import METADATA, Amount, Slot, SlotKind
 from webhook.core.violations import AS_WRITTEN, NOTHING, Alternative, Readings, Violation, joined
@@ -700,16 +700,15 @@ def hints_of_keys(pod: Pod, rulebook: Rulebook, nearest: Nearest) -> list[str]:
     return hints
 
 
+@kept
 def lookalikes(rulebook: Rulebook) -> Mapping[str, str]:
-    """The keys meant by names of resources, `num-gpus`, or `acme-gpu` with a vendor; found once for each rulebook."""
-    keys: dict[str, str] | None = rulebook.cache.get(lookalikes)
-    if keys is None:
-        heads = [*_HEADS, *{card.vendor for card in rulebook.devices.values()}]
-        spelled = map("".join, product(heads, ("", "-", "_", "."), ("gpu", "Gpu", "GPU"), ("", "s")))
-        keys = rulebook.cache[lookalikes] = dict.fromkeys(spelled, "gpu")
-        for name, resource in rulebook.resources.items():
-            if "gpu" in name.lower() and not isinstance(name, Slot):
-                keys[name] = "gpu-memory" if resource.memory_unit or resource.in_bytes else "gpu"
+    """The keys meant by names of resources, `num-gpus`, or `acme-gpu` with a vendor."""
+    heads = [*_HEADS, *{card.vendor for card in rulebook.devices.values()}]
+    spelled = map("".join, product(heads, ("", "-", "_", "."), ("gpu", "Gpu", "GPU"), ("", "s")))
+    keys = dict.fromkeys(spelled, "gpu")
+    for name, resource in rulebook.resources.items():
+        if "gpu" in name.lower() and not isinstance(name, Slot):
+            keys[name] = "gpu-memory" if resource.memory_unit or resource.in_bytes else "gpu"
     return keys
 
 

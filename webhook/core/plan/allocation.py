@@ -24,7 +24,7 @@ from webhook.core.request import GpuRequest, is_key
 from webhook.core.rules.backend import Backend
 from webhook.core.rules.catalog import Card
 from webhook.core.rules.modes import Mode
-from webhook.core.rules.rulebook import Rulebook, Surroundings
+from webhook.core.rules.rulebook import Rulebook, Surroundings, kept
 from webhook.core.rules.verbs import Slot, SlotKind
 from webhook.core.violations import Violation
 
@@ -283,13 +283,11 @@ def depends(kind: SlotKind, key: str, rulebook: Rulebook) -> bool:
     return key in rulebook.all_annotations or key in addresses(rulebook) or rulebook.as_ruled(key) in slots
 
 
+@kept
 def addresses(rulebook: Rulebook) -> frozenset[str]:
-    """The annotations that may name the container that another is for; made once for each rulebook."""
-    keys: frozenset[str] | None = rulebook.cache.get(addresses)
-    if keys is None:
-        resources = [resource for by_key in rulebook.all_slots.values() for resource in by_key.values()]
-        keys = rulebook.cache[addresses] = frozenset(key for resource in resources for key in resource.addresses)
-    return keys
+    """The annotations that may name the container that another is for."""
+    resources = [resource for by_key in rulebook.all_slots.values() for resource in by_key.values()]
+    return frozenset(key for resource in resources for key in resource.addresses)
 
 
 # The check that a pod, as it would be stored, gives at least what its shorthand asks.
