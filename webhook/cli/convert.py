@@ -20,7 +20,7 @@ from webhook.cli.explanation import NOWHERE, Explanation, Setting
 from webhook.core.backends import cards, read_back
 from webhook.core.backends.translate import CannotExpressError, as_fields, smallest_partition
 from webhook.core.decision import denied
-from webhook.core.interpret import locations
+from webhook.core.interpret import extended_resources
 from webhook.core.interpret.interpret import ContainerRequest, interpret
 from webhook.core.interpret.locations import CONTAINER, NOTE, annotation, claimed
 from webhook.core.kube import fields, pod
@@ -52,7 +52,9 @@ def rewritten(understood: Explanation, known: Rulebook, wanted: Rulebook, settin
         try:
             read.append(complete(assignment, workload_pod, known))
         except CannotExpressError as reason:
-            path = locations.where(assignment.demand.container, next(iter(assignment.demand.extended.amounts)))
+            path = extended_resources.where(
+                assignment.demand.container, next(iter(assignment.demand.extended.amounts))
+            )
             rule = assignment.backend.rule
             violation = Violation(code=reason.code, path=path, message=reason.message, fix=reason.fix, rule=rule)
             return replace(understood, decision=denied([violation]), after=understood.before, planned=None)
@@ -154,7 +156,7 @@ def _carried(
     # Each part of the request is written in the first resource that the container has.
     path, text = "spec.containers", str(request)
     for name in [*served.demand.extended.amounts][:1]:
-        path = locations.where(served.demand.container, name)
+        path = extended_resources.where(served.demand.container, name)
         text = served.demand.extended.texts[name]
     values = {
         "gpu": Devices(request.count, request.share),

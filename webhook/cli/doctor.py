@@ -22,7 +22,7 @@ from webhook.cli import options
 from webhook.cli.installation import Address, Installation, Result, Verdict, hooks, requirements
 from webhook.cli.table import number, several
 from webhook.cluster.client import Api, ApiError, ask
-from webhook.core.interpret.locations import DEVICE_CLASS
+from webhook.core.interpret.extended_resources import DEVICE_CLASS
 from webhook.core.kube import fields
 from webhook.core.kube.quantity import DAY, HOUR, duration
 from webhook.core.policy import device_access, in_force, membership

@@ -20,7 +20,7 @@ from webhook.cli.snapshot import Object
 from webhook.cli.table import number, several
 from webhook.core.backends import cards
 from webhook.core.forms.document import API_VERSION
-from webhook.core.interpret.locations import DEVICE_CLASS
+from webhook.core.interpret.extended_resources import DEVICE_CLASS
 from webhook.core.kube import fields, quantity
 from webhook.core.policy import unknown_devices
 from webhook.core.policy.membership import ACCOUNT, is_of_the_platform, unselected

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from webhook.core.interpret import interpret, locations
+from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.interpret.locations import BEGINNINGS, DEFAULT_CONTAINER, RESOURCES
 from webhook.core.kube.fields import Path, at, field_path, mapping, objects
 from webhook.core.kube.pod import REQUIRED, SECTIONS, TERMS
@@ -225,7 +225,7 @@ def _concerns_gpus(pod: Mapping[str, Any], rulebook: Rulebook) -> bool:
     names = "\n".join(chain.from_iterable(sections)).lower()
     if unknown_devices.may_be_in(names, rulebook):
         return True
-    claims = bool(mapping(pod, "spec").get("resourceClaims")) or locations.DEVICE_CLASS in names
+    claims = bool(mapping(pod, "spec").get("resourceClaims")) or extended_resources.DEVICE_CLASS in names
     return claims and not rulebook.tenancy.silent
 
 

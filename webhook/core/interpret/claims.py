@@ -12,7 +12,7 @@ from webhook.core import request
 from webhook.core.backends import read_back
 from webhook.core.backends.translate import CannotExpressError
 from webhook.core.forms.document import Problem, failing_examples
-from webhook.core.interpret import locations
+from webhook.core.interpret import extended_resources, locations
 from webhook.core.kube.fields import at, field_path
 from webhook.core.kube.pod import Container, Pod
 from webhook.core.kube.quantity import QuantityError, show, show_size, shown
@@ -185,8 +185,10 @@ def meaning(source: ClaimSource, raw: Object) -> dict[str, str]:
                 raise CannotExpressError("GPU206", f"{name} stands there under two names", f"remove {other}")
             amounts[name] = value
     container = Container(path=source.resources[:-1], kind="claim", name="", env=(), raw={}, **sections)
-    native = locations.extended_resources(container, source.words, {})
-    not_whole = (locations.not_whole(container, resources[name], amount) for name, amount in native.fractions.items())
+    native = extended_resources.read(container, source.words, {})
+    not_whole = (
+        extended_resources.not_whole(container, resources[name], amount) for name, amount in native.fractions.items()
+    )
     for wrong in (*native.violations, *not_whole):
         raise CannotExpressError("GPU206", wrong.message, wrong.fix)
     if not native.amounts:

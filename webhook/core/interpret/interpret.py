@@ -9,7 +9,7 @@ from typing import Any, Final
 from webhook.core import request
 from webhook.core.backends import cards, translate
 from webhook.core.forms.document import Nearest, did_you_mean
-from webhook.core.interpret import claims, locations
+from webhook.core.interpret import claims, extended_resources, locations
 from webhook.core.interpret.claims import CLAIM, Claim, Reference
 from webhook.core.interpret.locations import Entry
 from webhook.core.kube.fields import field_path, mapping, objects
@@ -44,7 +44,7 @@ class ContainerRequest:
 
     container: Container
     request: GpuRequest | None
-    extended: locations.ExtendedResources
+    extended: extended_resources.ExtendedResources
     stated: Mapping[str, FieldValue]
     persist: Mapping[str, FieldValue]
     fraction: str | None = None
@@ -128,7 +128,7 @@ def interpret(
             else:
                 references.setdefault(name, []).append(reference)
     if any(rulebook.slots.values()):
-        slot_values = locations.slot_values(pod, rulebook)
+        slot_values = extended_resources.slot_values(pod, rulebook)
     annotations = read_annotations(pod, rulebook) if rulebook.annotations and pod.annotations else frozenset()
     result.claims = bool(references) or CLAIM in general or any(CLAIM in words for words in annotated.values())
     target = _target(pod, general, result)
@@ -172,7 +172,7 @@ def interpret(
                 resource = rulebook.resources[next(iter(numbers))]
                 slot = resource.name
                 key_for = slot.named if isinstance(slot, Slot) and slot.per_container else None
-                missed.append((locations.address(pod, name, resource), key_for))
+                missed.append((extended_resources.address(pod, name, resource), key_for))
         result.violations += [_no_such_container(pod, *value) for value in missed[:MOST]]
     result.warnings += locations.hints_of_keys(pod, rulebook, result.nearest)
     idle = general and not result.violations and "gpu" not in general
@@ -314,7 +314,7 @@ def ask(
     `slot_values` are amounts for it in a back end's own annotations and labels, `annotations` are those that rules
     depend on. Raises Refusal with all its violations.
     """
-    extended = locations.extended_resources(container, rulebook, slot_values, instead)
+    extended = extended_resources.read(container, rulebook, slot_values, instead)
     own, wrong = locations.resources(container, instead)
     words = {**annotated, **extended.words}
     if own:
@@ -327,9 +327,11 @@ def ask(
         # A fraction of a count (`0.5` of a card) is a share: it joins the shorthand.
         resource = rulebook.resources[name]
         if not resource.owners or fraction > 1:
-            wrong.append(locations.not_whole(container, resource, fraction))
+            wrong.append(extended_resources.not_whole(container, resource, fraction))
             continue
-        share = FieldValue(request.devices_from(1, fraction), locations.where(container, name), show(fraction))
+        share = FieldValue(
+            request.devices_from(1, fraction), extended_resources.where(container, name), show(fraction)
+        )
         present = stated.setdefault("gpu", share)
         if present.value != share.value or (present is not share and len(extended.fractions) > 1):
             wrong.append(disagree(present, share))
@@ -338,7 +340,7 @@ def ask(
         wrong += _inconsistent(gpu_request)
     elif "gpu" in stated:
         for name, amount in extended.amounts.items():
-            path = locations.where(container, name)
+            path = extended_resources.where(container, name)
             wrong.append(disagree(stated["gpu"], FieldValue(amount, path, str(amount))))
     if container.kind == EPHEMERAL and (own or extended.amounts or extended.fractions):
         message = f'the ephemeral container "{container.name}" asks for a GPU, and Kubernetes gives it no resources'

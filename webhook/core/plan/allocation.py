@@ -14,7 +14,7 @@ from webhook.core.backends import charge, read_back, translate
 from webhook.core.backends.cards import Recognised, card_served, for_card, for_nodes
 from webhook.core.backends.charge import Measure
 from webhook.core.backends.translate import CannotExpressError
-from webhook.core.interpret import locations
+from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.interpret import ContainerRequest, Interpretation, interpret
 from webhook.core.kube.pod import Pod
 from webhook.core.kube.quantity import Fraction
@@ -74,7 +74,7 @@ def from_shorthand(demand: ContainerRequest, rulebook: Rulebook) -> Allocation |
     amounts = demand.extended.amounts
     if demand.request is None or not amounts:
         return None
-    bare = replace(demand, extended=locations.NO_RESOURCES)
+    bare = replace(demand, extended=extended_resources.NO_RESOURCES)
     best: list[Allocation] = []
     best_rank = 0
     for rank, owner in _ranked_owners(demand, rulebook):
@@ -337,7 +337,7 @@ def _check(pod: Pod, rulebook: Rulebook) -> Checked:
 
         # Resources that no rule here knows may be those of a back end that only the translating replica knows, if the
         # pod has its note. The note proves nothing, and a forged one gives no GPU.
-        if demand.request is None or (note is not None and any(locations.foreign(container, rulebook))):
+        if demand.request is None or (note is not None and any(extended_resources.foreign(container, rulebook))):
             continue
         owners: Sequence[Backend] = ()
         if amounts:
@@ -350,7 +350,7 @@ def _check(pod: Pod, rulebook: Rulebook) -> Checked:
             continue
         if amounts:
             there = ", ".join(f"{name}: {demand.extended.texts[name]}" for name in amounts)
-            code, path = "GPU602", locations.where(container, next(iter(amounts)))
+            code, path = "GPU602", extended_resources.where(container, next(iter(amounts)))
             lack = f"would get {there} ({'untranslated' if note is None else note})"
             fix = f"remove {', '.join(amounts)}; the shorthand writes what it needs"
         else:
@@ -378,7 +378,7 @@ def _suffices(demand: ContainerRequest, owner: Backend, pod: Pod, rulebook: Rule
             card = translate.find_card(demand.request.models, rulebook, owner)
             if read_back.gives(given, translate.with_cores(demand.request, card), card):
                 return True
-    candidate = choose.attempt(replace(demand, extended=locations.NO_RESOURCES), owner, rulebook)
+    candidate = choose.attempt(replace(demand, extended=extended_resources.NO_RESOURCES), owner, rulebook)
     if isinstance(candidate, choose.Failure) or candidate.amounts != amounts:
         return False
     return _has_claims(candidate, pod, rulebook)

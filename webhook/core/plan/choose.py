@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from webhook.core.backends import cards, read_back, translate
 from webhook.core.backends.translate import ANY_MODEL, TRIED, CannotExpressError, Translation, Way, as_text
 from webhook.core.forms.document import did_you_mean
-from webhook.core.interpret import locations
+from webhook.core.interpret import extended_resources
 from webhook.core.interpret.interpret import ContainerRequest
 from webhook.core.kube.pod import Bounds, Pod, Requirement, node_bounds, require_nodes, selects_nodes
 from webhook.core.kube.quantity import QuantityError, listed, show_size
@@ -156,7 +156,7 @@ def candidates(
             if demand.request is None or not akin:
                 resource = next(resources[name] for name in names if backend not in groups[name])
                 whose = [owner.name for owner in resource.owners[:MENTIONED]] or ["no back end of this cluster"]
-                path = locations.where(container, resource.name)
+                path = extended_resources.where(container, resource.name)
                 message = f"{stated}, and {resource.name} on the container belongs to {' or '.join(whose)}"
                 fix = f"remove {resource.name}, or write gpu-backend: {whose[0]}"
                 raise Refusal(Violation(code="GPU203", path=path, message=message, fix=fix))
@@ -197,7 +197,7 @@ def _owners(
         foreign = [[name for name in names if owner not in groups[name]] for owner in systems]
         fixes = dict.fromkeys(f"remove {' and '.join(unwanted)}" for unwanted in foreign)
         owned = [f"{name} ({', '.join(owner.name for owner in groups[name][:3])})" for name in names]
-        path = locations.where(container, names[0])
+        path = extended_resources.where(container, names[0])
         message = f"one container asks for resources of different systems: {' and '.join(owned)}"
         fix = f"{', or '.join(fixes)}, or use two containers"
         raise Refusal(Violation(code="GPU405", path=path, message=message, fix=fix))
@@ -205,7 +205,7 @@ def _owners(
         # A resource of a back end that is not enabled must not hide the request beside it.
         resource = next(resources[name] for name in names if not groups[name])
         disabled = ", ".join(owner.name for owner in resource.known[:MENTIONED])
-        path = locations.where(container, resource.name)
+        path = extended_resources.where(container, resource.name)
         message = (
             f"{resource.name} belongs to {disabled}, which this cluster does not enable, "
             f"and stands beside {', '.join(enabled) or 'the shorthand'}"
@@ -274,7 +274,7 @@ def _translated(demand: ContainerRequest, request: GpuRequest, backend: Backend,
     stated = [str(field) for key, field in sorted(demand.stated.items()) if key != "gpu-container"]
     becomes = ", ".join(f"{name}: {as_text(outputs[name], number)}" for name, number in assignment.amounts.items())
     names = [*amounts, *sorted(zeros)]
-    texts = {locations.where(demand.container, name): demand.extended.texts[name] for name in names}
+    texts = {extended_resources.where(demand.container, name): demand.extended.texts[name] for name in names}
     there = " and ".join(f"{path} says {text}" for path, text in texts.items())
     message = (
         "the shorthand and the container's resources disagree: "
@@ -388,7 +388,7 @@ def _unserved(
     else:
         amounts = demand.extended.amounts
         key = max(amounts, key=lambda name: amounts[name]) if reason.key == "gpu-memory" else reason.key
-        path = locations.where(demand.container, key or next(iter(amounts)))
+        path = extended_resources.where(demand.container, key or next(iter(amounts)))
     container = demand.container.name
     return Violation(
         code=code,

@@ -14,7 +14,7 @@ from webhook.core.backends.cards import models_of_nodes
 from webhook.core.backends.charge import charge
 from webhook.core.backends.translate import CannotExpressError, as_text, find_card
 from webhook.core.forms import labels
-from webhook.core.interpret import locations
+from webhook.core.interpret import extended_resources, locations
 from webhook.core.interpret.interpret import MOST, ContainerRequest, Interpretation, interpret
 from webhook.core.kube import quantity
 from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_path, mapping, objects
@@ -125,7 +125,7 @@ def _disabled_warning(
     """The warning about a resource of back ends that are not enabled; first what gives a GPU instead, if anything."""
     name, owners = resource.name, quantity.listed([owner.name for owner in resource.known], choose.MENTIONED)
     text = f"{name} belongs to {owners}, which this cluster does not enable; it is left as it is"
-    wish = locations.in_shorthand(demand.container, resource, demand.extended.texts[name])
+    wish = extended_resources.in_shorthand(demand.container, resource, demand.extended.texts[name])
     if wish is None or preference.trials is None or not _affords(preference.trials, nodes.pod):
         return text
     served = _replanned(wish, nodes, preference._replace(trials=None))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from webhook.core.backends.charge import counted
 from webhook.core.decision import Form, Reservation
-from webhook.core.interpret import locations
+from webhook.core.interpret import extended_resources, locations
 from webhook.core.kube import quantity
 from webhook.core.kube.pod import Pod, effective
 from webhook.core.kube.quantity import MIB, Fraction, show, show_size
@@ -241,7 +241,7 @@ def check_ceilings(policy: TenantPolicy, held: Sequence[Holding], rulebook: Rule
 def _is_served(holding: Holding, words: Mapping[str, str], rulebook: Rulebook) -> bool:
     """Whether some back end serves what a container holds in these words instead."""
     gone = dict.fromkeys([*ASKING, "gpu-backend", "gpu-sharing"], "")
-    bare = replace(holding.demand, extended=locations.NO_RESOURCES)
+    bare = replace(holding.demand, extended=extended_resources.NO_RESOURCES)
     demand = choose.reworded(bare, {**gone, **words})
     attempts = [choose.attempt(demand, backend, rulebook) for backend in rulebook.enabled] if demand else []
     return any(isinstance(candidate, choose.Assignment) for candidate in attempts)
@@ -277,7 +277,7 @@ def judged_by_class(policy: TenantPolicy | None, rulebook: Rulebook) -> bool:
     A template may be another one by the time of the claim. Where a policy does more or less than refuse all claims
     that nothing counts, its pods are judged.
     """
-    listed = any(glob.startswith(locations.DEVICE_CLASS) for glob in rulebook.cluster.other_devices)
+    listed = any(glob.startswith(extended_resources.DEVICE_CLASS) for glob in rulebook.cluster.other_devices)
     if not listed or policy is None or policy.broken:
         return listed
     return policy.quota is not None and unknown_devices.action(policy, rulebook.cluster) == "deny"
@@ -296,7 +296,7 @@ def claimed(pod: Pod, policy: TenantPolicy | None, rulebook: Rulebook) -> Sequen
         for container in pod.containers
         for section in (container.limits, container.requests)
         for name in section
-        if name.startswith(locations.DEVICE_CLASS) and not unknown_devices.is_another(name, rulebook)
+        if name.startswith(extended_resources.DEVICE_CLASS) and not unknown_devices.is_another(name, rulebook)
     )
     return [*names, *dict.fromkeys(classes)]
 

@@ -13,7 +13,7 @@ from fnmatch import translate
 from typing import Any, Final, NamedTuple
 
 from webhook.core.forms.document import closest
-from webhook.core.interpret import locations
+from webhook.core.interpret import extended_resources, locations
 from webhook.core.kube.fields import field_path
 from webhook.core.kube.pod import EPHEMERAL, Pod
 from webhook.core.kube.quantity import shown
@@ -85,7 +85,7 @@ def find(pod: Pod, rulebook: Rulebook) -> Iterator[UnknownDevice]:
                     instead = f"{near}, once spec.backends of the Cluster document enables {disabled}"
                 yield UnknownDevice(
                     name=name,
-                    path=locations.where(container, name),
+                    path=extended_resources.where(container, name),
                     message=f'the container "{container.name}" asks for {shown(name)}, which looks like a GPU, '
                     "and no rule knows it, so nothing counts it",
                     fix=f"ask for {instead}, or have it listed in the Cluster document under otherDevices if it is "
@@ -98,7 +98,7 @@ def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
     if name in locations.RESOURCES or is_another(name, rulebook):
         return False
     names = _names(rulebook)
-    if name.startswith(locations.DEVICE_CLASS) or _words(name) or names.listed.match(name.lower()):
+    if name.startswith(extended_resources.DEVICE_CLASS) or _words(name) or names.listed.match(name.lower()):
         return True
     domain = name.partition("/")[0]
     return domain in names.domains and not f".{domain}".endswith(".kubernetes.io")
@@ -107,7 +107,7 @@ def looks_like_a_gpu(name: str, rulebook: Rulebook) -> bool:
 def may_be_in(names: str, rulebook: Rulebook) -> bool:
     """Whether a text of very many names, in lower case, may have an unknown device. It is quick; its no is sure."""
     gpu_names = _names(rulebook)
-    parts = (*WORDS, locations.DEVICE_CLASS, *gpu_names.parts)
+    parts = (*WORDS, extended_resources.DEVICE_CLASS, *gpu_names.parts)
     return any(part in names for part in parts) or any(f"{domain}/" in names for domain in gpu_names.domains)
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from webhook.core.backends import charge, translate
-from webhook.core.interpret import interpret, locations
+from webhook.core.interpret import extended_resources, interpret, locations
 from webhook.core.kube import pod
 from webhook.core.kube.pod import EPHEMERAL, REQUIRED, Container, Pod
 from webhook.core.kube.quantity import Fraction
@@ -67,7 +67,7 @@ class Holding:
         if paths and locations.SUFFIX not in paths[0]:
             return paths[0]
         if demand.extended.amounts:
-            return locations.where(self.container, next(iter(demand.extended.amounts)))
+            return extended_resources.where(self.container, next(iter(demand.extended.amounts)))
         return paths[0] if paths else "spec.containers"
 
     @property
@@ -136,14 +136,14 @@ def holdings(
     understood = {demand.container.name: demand for demand in interpretation.asked}
     able = [container for container in pod.containers if container.kind != EPHEMERAL]
     wrong = any(container.name not in understood for container in able)
-    slot_values = locations.slot_values(pod, lasting) if wrong else {}
+    slot_values = extended_resources.slot_values(pod, lasting) if wrong else {}
     nodes = choose.NodeSelection(pod, lasting)
     held: list[Holding] = []
     for container in able:
         demand = understood.get(container.name)
         if demand is None:
             # Its shorthand is wrong, or contradicts its resources: only these count.
-            extended = locations.extended_resources(container, lasting, slot_values.get(container.name, {}))
+            extended = extended_resources.read(container, lasting, slot_values.get(container.name, {}))
             annotations = interpret.read_annotations(pod, lasting)
             demand = interpret.ContainerRequest(
                 container=container, request=None, extended=extended, stated={}, persist={}, annotations=annotations

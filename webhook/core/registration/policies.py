@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.forms.document import API_VERSION
 from webhook.core.interpret import locations
+from webhook.core.interpret.extended_resources import DEVICE_CLASS
 from webhook.core.kube.pod import CORE
 from webhook.core.plan import allocation
 from webhook.core.policy import device_access, limits
@@ -389,7 +390,7 @@ object.spec.?resourceClaims.orValue([]).size() > 0 ||
 def _of_a_vendor(rulebook: Rulebook) -> str:
     """Whether a `name` begins as those of resources that may be devices."""
     domains = {name.partition("/")[0] for name in rulebook.resources if not isinstance(name, Slot)}
-    vendors = sorted({f"{domain}/" for domain in domains} | {locations.DEVICE_CLASS})
+    vendors = sorted({f"{domain}/" for domain in domains} | {DEVICE_CLASS})
     return f"{list_literal(vendors)}.exists(vendor, name.startsWith(vendor))"
 
 
@@ -516,7 +517,7 @@ def _claims(rulebook: Rulebook) -> Family:
     refusing = [policy for policy in tenancy.policies if limits.judged_by_class(policy, rulebook)]
     rules = [rule for rule in RULES if any(getattr(policy, rule) is not None for policy in refusing)]
     spared = " && ".join(spared_by_exemption(tenancy, rule) for rule in rules) or "false"
-    listed = {glob.removeprefix(locations.DEVICE_CLASS) for glob in globs if glob.startswith(locations.DEVICE_CLASS)}
+    listed = {glob.removeprefix(DEVICE_CLASS) for glob in globs if glob.startswith(DEVICE_CLASS)}
     nobody = _without_devices(rulebook, "warn" if tenancy.observing else "deny") if listed else []
     other = like((glob for glob in listed if "[" not in glob), "name")
     variables = {
