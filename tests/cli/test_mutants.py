@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import RULES, run
+from tests.cli.program import RULES, SHIPPED, run
 
 HEAD = "apiVersion: gpu-webhook.io/v1alpha1\nkind: "
 RULE = f"""{HEAD}Backend
@@ -216,3 +216,13 @@ def test_the_exit_code_says_whether_enough_is_noticed(tmp_path: Path) -> None:
     assert run("check", rule, "--mutate").code == run("check", rule, "--mutate", "--fail-under", str(score)).code == 0
     assert run("check", rule, "--mutate", "--fail-under", str(score + 1)).code == 1
     assert run("check", rule, "--coverage").code == 1
+
+
+@pytest.mark.large
+def test_the_examples_of_the_shipped_rules_notice_what_is_changed() -> None:
+    """One minute: every rule is tried as often as it can be changed."""
+    total = run("check", SHIPPED, "--coverage", "--mutate", "-o", "json").json["totals"][-1]
+
+    assert total["modes"]["reached"] == total["modes"]["of"]
+    assert total["lines"]["reached"] >= 1100
+    assert total["percent"] >= 93

@@ -119,58 +119,54 @@ def run(arguments: argparse.Namespace) -> int:
 Suites = Sequence[tuple[str, "Suite"]]
 
 
-def _suites(directory: Path, contents: Mapping[str, bytes]) -> dict[str, Suites]:
+def _suites(directory: Path, contents: Mapping[str, bytes]) -> dict[str, tuple[Sequence[Node], Suites]]:
     """The suites among the files that are given, and those in the folder `tests` of the rules, by their files."""
     from webhook.cli import snapshot, test
     from webhook.files import documents
 
     folder = directory / "tests"
     beside = {file: Path(file).read_bytes() for file in snapshot.files([str(folder)] if folder.is_dir() else [])}
-    suites: dict[str, Suites] = {}
+    suites: dict[str, tuple[Sequence[Node], Suites]] = {}
     for file, content in {**beside, **contents}.items():
         with suppress(DocumentError):  # which is told when rules are loaded
-            if any(_kind(node) == "Suite" for node in documents.parse(content, file)):
-                suites[file] = [*test.read(content, file)]
+            nodes = documents.parse(content, file)
+            if any(mutants.kind(node) == "Suite" for node in nodes):
+                suites[file] = nodes, [*test.read(content, file)]
     return suites
 
 
-def _kind(node: Node) -> object:
-    head = node.value.get("kind") if isinstance(node.value, dict) else None
-    return head.value if head else None
-
-
 def _mutants(
-    loaded: Sequence[Node], rulebook: Rulebook, contents: Mapping[str, bytes], files: Mapping[str, Suites]
+    loaded: Sequence[Node],
+    rulebook: Rulebook,
+    contents: Mapping[str, bytes],
+    files: Mapping[str, tuple[Sequence[Node], Suites]],
 ) -> Iterator[Mutant]:
     """The mutants of all rules and policies, or of those in files with these contents, and of those in suites."""
     from webhook.cli import test
     from webhook.core.rules import load
-    from webhook.files import documents, rule_files
+    from webhook.files import rule_files
 
     def policies(node: Node) -> Iterator[Node]:
-        if _kind(node) in load.POLICY_KINDS.values():
+        if mutants.kind(node) in load.POLICY_KINDS.values():
             yield node
         elif isinstance(node.value, dict | list):
             children = node.value.values() if isinstance(node.value, dict) else node.value
             yield from (policy for child in children for policy in policies(child))
 
     chosen = [node for node in loaded if not contents or node.at.file in contents]
-    around = [node for node in chosen if _kind(node) in load.POLICY_KINDS.values()]
+    around = [node for node in chosen if mutants.kind(node) in load.POLICY_KINDS.values()]
     given = tuple(node.plain() for node in around)
-    suites = [(name, replace(suite, given=(*given, *suite.given))) for some in files.values() for name, suite in some]
+    suites = [
+        (name, replace(suite, given=(*given, *suite.given))) for _, some in files.values() for name, suite in some
+    ]
     now, memory = time.time(), load.Memory(rule_files.MAX_REMEMBERED)
 
     def fails(suites: Suites, rulebook: Rulebook) -> bool:
         return any(result.failures for name, suite in suites for result in test.tried(suite, name, rulebook, now))
 
-    def rule_noticed(mutant: Node) -> bool:
-        def is_of(node: Node) -> bool:
-            return mutants.kind(node) == "Backend" and mutants.name_of(node) == mutants.name_of(mutant)
-
+    def rule_noticed(documents: Sequence[Node]) -> bool:
         try:
-            return bool(suites) and fails(
-                suites, load.read([mutant if is_of(node) else node for node in loaded], "", memory).rulebook
-            )
+            return bool(suites) and fails(suites, load.read(documents, "", memory).rulebook)
         except DocumentError:
             return True
 
@@ -188,14 +184,9 @@ def _mutants(
     if fails(suites, rulebook):
         raise options.UsageError("a suite fails as it is: run gpu-webhook test")
     for node in chosen:
-        if _kind(node) == "Backend":
+        if mutants.kind(node) == "Backend":
             yield from mutants.of_backend(loaded, mutants.name_of(node), memory, rule_noticed)
-    of_suites = [
-        node
-        for file in files
-        if file in contents or not contents
-        for node in documents.parse(contents.get(file) or Path(file).read_bytes(), file)
-    ]
+    of_suites = (node for file, (nodes, _) in files.items() if file in contents or not contents for node in nodes)
     for policy in (*around, *(policy for node in of_suites for policy in policies(node))):
         yield from mutants.of_policy(policy, rulebook, partial(policy_noticed, policy.plain()))
 

@@ -233,7 +233,7 @@ def _inside(schema: forms.Schema) -> forms.Schema:
     if "anyOf" in schema:
         inner["anyOf"] = [_inside(form) for form in schema["anyOf"]]
     if "properties" in schema:
-        inner["patternProperties"] = {_HOLE: {}}
+        inner["patternProperties"] = {**schema.get("patternProperties", {}), _HOLE: {}}
     return inner
 
 

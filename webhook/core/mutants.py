@@ -168,11 +168,11 @@ class Mutant(NamedTuple):
 
 
 def of_backend(
-    documents: Sequence[Node], name: str, memory: Memory, suites: Callable[[Node], bool]
+    documents: Sequence[Node], name: str, memory: Memory, suites: Callable[[Sequence[Node]], bool]
 ) -> Iterator[Mutant]:
     """The mutants of a back end, tried by its examples, then by those of back ends that extend it, then by suites.
 
-    `documents` are sound. `suites` says whether one notices a document in the place of that of its name.
+    `documents` are sound. `suites` says whether one notices what they become.
     """
     backends = {name_of(node): node for node in documents if kind(node) == "Backend"}
     catalogs = [node for node in documents if kind(node) == "DeviceCatalog"]
@@ -200,7 +200,8 @@ def of_backend(
                 for backend in unlike
                 for problem in examples.failing(backend, with_backend_alone(backend, before.rulebook.devices))
             )
-            yield Mutant(change, next(failing, None) is not None or suites(mutant))
+            noticed = next(failing, None) is not None
+            yield Mutant(change, noticed or suites([mutant if node is own else node for node in documents]))
 
 
 def of_policy(document: Node, rulebook: Rulebook, suites: Callable[[Mapping[str, Any]], bool]) -> Iterator[Mutant]:
@@ -221,8 +222,9 @@ _NO_CLUSTER: Final = of_json(
 
 
 def kind(node: Node) -> str:
-    """The kind of a sound document."""
-    return str(node.value["kind"].value)
+    """The kind of a document; empty where it says none."""
+    head = node.value.get("kind") if isinstance(node.value, dict) else None
+    return str(head.value) if head else ""
 
 
 def name_of(node: Node) -> str:

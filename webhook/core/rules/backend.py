@@ -100,6 +100,7 @@ _EXPECTED: Final = forms.mapping(
         "schedulerName": _verbatim("The pod's scheduler; an empty text for none.", TEXT.schema),
         "runtimeClassName": _verbatim("The pod's runtime class; an empty text for none.", TEXT.schema),
         "charge": _verbatim("What the quota counts, as in a suite.", _SCALARS, {"devices": "0.3"}),
+        "warnings": _verbatim("A part of each warning, in their order.", list_of(TEXT).schema),
     },
     complete=lambda read, *_: read or None,
 )
