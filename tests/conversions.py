@@ -1,4 +1,4 @@
-"""The table of `rules/README.md`: what becomes of pods of other systems that are rewritten for a back end.
+"""A table of `rules/REFERENCE.md`: what becomes of pods of other systems that are rewritten for a back end.
 
 It comes from rewriting: of every system with cards of the same vendor, one pod of each kind that it can say itself.
 """

@@ -1,4 +1,7 @@
-"""The README's tables, made from what they are about. `python -m tests.readme` writes them."""
+"""The reference of rules and the READMEs' tables, made from what they are about.
+
+`python -m tests.readme` writes them.
+"""
 
 import re
 import tomllib
@@ -12,7 +15,7 @@ from tests import conversions, reference, ruletable
 from tests.cli.program import run
 from webhook.cli.__main__ import COMMANDS
 from webhook.cli.schema import SHARED
-from webhook.cli.test import CASE
+from webhook.cli.test import SUITE
 from webhook.core.rules.backend import BACKEND
 from webhook.core.rules.catalog import DEVICE_CATALOG
 from webhook.core.rules.claims import CLAIM_SOURCE
@@ -25,7 +28,10 @@ from webhook.files import rule_files
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 OPERATING = ROOT / "manifests" / "README.md"
-RULES_README = ROOT / "rules" / "README.md"
+RULES = ROOT / "rules"
+POLICIES = RULES / "README.md"
+BACKENDS = RULES / "BACKENDS.md"
+REFERENCE = RULES / "REFERENCE.md"
 
 
 def codes() -> str:
@@ -64,7 +70,7 @@ def commands() -> str:
 
 def back_ends() -> str:
     """Every shipped back end, by the vendor that policies name."""
-    rulebook = rule_files.load(ROOT / "rules")
+    rulebook = rule_files.load(RULES)
     by_vendor: dict[str, list[str]] = {}
     for name, backend in sorted(rulebook.backends.items()):
         vendor = ", ".join(sorted(backend.vendors)) or "any"
@@ -92,34 +98,66 @@ def support() -> str:
     return "\n".join(["| | supported | tested on |", "| --- | --- | --- |", *rows])
 
 
-def every_back_end() -> str:
-    """What every shipped back end makes of a request, for the README of the rules."""
-    return ruletable.table(rule_files.load(RULES_README.parent))
+SHIPPED = """\
+The webhook loads all of them; those that `cluster.yaml` lists are enabled. Where a system takes sizes, a share needs
+a known card, by `gpu-model`, the `Cluster` document, or the labels of nodes that are all alike. The webhook refuses
+what a system cannot express, with the reason, and warns of what it only counts, such as compute that nothing limits.
 
+By vendor, as policies name them:"""
+CONVERTED = """\
+`gpu-webhook explain pod.yaml --to NAME` [rewrites](BACKENDS.md#pods-of-other-systems) a pod. The table has a row for
+each back end that a pod of the same vendor is rewritten for, and a column for what the pod asks for. `=` is exact,
+`~` comes with a warning, `-` is refused. Several signs: it depends on the pod's back end. Empty: no other back end
+is asked so. Cards of another vendor always come with a warning."""
+
+SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "## TenantPolicy": ("", partial(reference.keys, TENANT_POLICY.schema)),
+    "## Exemption": ("", partial(reference.keys, EXEMPTION.schema)),
+    "## Suite": ("", partial(reference.keys, SUITE.schema)),
+    "## Cluster": ("", partial(reference.keys, CLUSTER.schema)),
+    "## Backend": ("", partial(reference.keys, BACKEND.schema)),
+    "### Modes": ("", partial(reference.keys, SHARED["mode"], BACKEND.schema)),
+    "### Examples": ("", partial(reference.keys, SHARED["example"])),
+    "### Verbs": ("", reference.verbs),
+    "### Options of verbs": ("", reference.options),
+    "## DeviceCatalog": ("", partial(reference.keys, DEVICE_CATALOG.schema)),
+    "## ClaimSource": ("", partial(reference.keys, CLAIM_SOURCE.schema, BACKEND.schema)),
+    "## Workload": ("", partial(reference.keys, WORKLOAD.schema)),
+    "### Numbers of pods": (
+        "A number under `times` is a path, or has these keys:",
+        partial(reference.keys, FACTOR_KEYS.schema),
+    ),
+    "## Protection": ("", partial(reference.keys, PROTECTION.schema)),
+    "## Shipped back ends": (SHIPPED, back_ends),
+    "### What each makes of a request": ("", lambda: ruletable.table(rule_files.load(RULES))),
+    "## Pods of other systems": (CONVERTED, lambda: conversions.table(rule_files.load(RULES))),
+}
+"""The reference: what stands under each heading before a table, and what makes the table."""
+
+SLOW = ("### What each makes of a request", "## Pods of other systems")
+"""Sections whose tables take seconds to make."""
 
 TABLES: Mapping[str, tuple[Path, Callable[[], str]]] = {
     "codes": (OPERATING, codes),
     "support": (README, support),
     "commands": (OPERATING, commands),
-    "back ends": (RULES_README, back_ends),
-    "every back end": (RULES_README, every_back_end),
-    "conversions": (RULES_README, lambda: conversions.table(rule_files.load(RULES_README.parent))),
-    "keys of Cluster": (RULES_README, partial(reference.keys, CLUSTER.schema)),
-    "keys of Backend": (RULES_README, partial(reference.keys, BACKEND.schema)),
-    "keys of a mode": (RULES_README, partial(reference.keys, SHARED["mode"], BACKEND.schema)),
-    "keys of an example": (RULES_README, partial(reference.keys, SHARED["example"])),
-    "verbs": (RULES_README, reference.verbs),
-    "options of verbs": (RULES_README, reference.options),
-    "keys of DeviceCatalog": (RULES_README, partial(reference.keys, DEVICE_CATALOG.schema)),
-    "keys of ClaimSource": (RULES_README, partial(reference.keys, CLAIM_SOURCE.schema, BACKEND.schema)),
-    "keys of Workload": (RULES_README, partial(reference.keys, WORKLOAD.schema)),
-    "keys of Protection": (RULES_README, partial(reference.keys, PROTECTION.schema)),
-    "keys of a number": (RULES_README, partial(reference.keys, FACTOR_KEYS.schema)),
-    "keys of TenantPolicy": (RULES_README, partial(reference.keys, TENANT_POLICY.schema)),
-    "keys of Exemption": (RULES_README, partial(reference.keys, EXEMPTION.schema)),
-    "keys of a case": (RULES_README, partial(reference.keys, CASE.schema)),
 }
-"""Every table by its marker: the file it stands in, and what makes it."""
+"""Every table of another page by its marker: the file it stands in, and what makes it."""
+
+
+def section(heading: str) -> str:
+    """A section of the reference."""
+    introduction, table = SECTIONS[heading]
+    return "\n\n".join(filter(None, (heading, introduction, table())))
+
+
+def the_reference() -> str:
+    """The whole page."""
+    start = """# Reference
+
+Every key of every kind of document, and every shipped back end. `python -m tests.readme` writes this page.
+[README.md](README.md) tells how policies are written, [BACKENDS.md](BACKENDS.md) how rules are."""
+    return "\n\n".join([start, *map(section, SECTIONS)]) + "\n"
 
 
 def marked(name: str, text: str) -> str:
@@ -147,7 +185,8 @@ def anchors(text: str) -> set[str]:
 
 
 def main() -> None:
-    """Write the tables."""
+    """Write the reference, and the tables of other pages."""
+    REFERENCE.write_text(the_reference())
     for name, (file, render) in TABLES.items():
         text = file.read_text()
         marker = f"<!-- {name} -->\n"

@@ -1,4 +1,4 @@
-"""The reference tables of `rules/README.md`: what a document may say, made from the forms that read it."""
+"""The tables of `rules/REFERENCE.md`: what a document may say, made from the forms that read it."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -22,7 +22,9 @@ from webhook.core.plan import plan
 from webhook.files.rule_files import RuleFilesError
 
 TEXT = readme.README.read_text()
-RULES_TEXT = (readme.ROOT / "rules" / "README.md").read_text()
+POLICIES_TEXT = readme.POLICIES.read_text()
+BACKENDS_TEXT = readme.BACKENDS.read_text()
+BOTH_TEXTS = POLICIES_TEXT + BACKENDS_TEXT
 
 
 def test_the_pod_at_the_top_becomes_the_pod_below_it() -> None:
@@ -32,17 +34,26 @@ def test_the_pod_at_the_top_becomes_the_pod_below_it() -> None:
     assert edited(planned.edits, before) == yaml.safe_load(readme.block("after", TEXT))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.large] * (name in {"every back end", "conversions"}))
-        for name in readme.TABLES
-    ],
-)
+@pytest.mark.parametrize("name", readme.TABLES)
 def test_tables_are_up_to_date(name: str) -> None:
     file, render = readme.TABLES[name]
 
     assert readme.marked(name, file.read_text()) == render(), "run: python -m tests.readme"
+
+
+@pytest.mark.parametrize("heading", [heading for heading in readme.SECTIONS if heading not in readme.SLOW])
+def test_the_reference_has_each_section_as_it_is_made(heading: str) -> None:
+    assert f"\n\n{readme.section(heading)}\n" in readme.REFERENCE.read_text(), "run: python -m tests.readme"
+
+
+@pytest.mark.large
+def test_the_reference_is_what_is_made() -> None:
+    assert readme.REFERENCE.read_text() == readme.the_reference(), "run: python -m tests.readme"
+
+
+@pytest.mark.parametrize("page", [readme.POLICIES, readme.BACKENDS], ids=lambda page: page.name)
+def test_the_pages_for_authors_stay_short_enough_to_be_read(page: Path) -> None:
+    assert len(page.read_text().splitlines()) <= 320
 
 
 def test_every_key_of_the_shorthand_is_in_the_table() -> None:
@@ -51,7 +62,7 @@ def test_every_key_of_the_shorthand_is_in_the_table() -> None:
 
 @pytest.mark.parametrize(
     ("marker", "text", "code"),
-    [("run", TEXT, 1), ("tenants", TEXT, 1), ("convert", RULES_TEXT, 0), ("inventory", TEXT, 0)],
+    [("run", TEXT, 1), ("tenants", TEXT, 1), ("convert", BACKENDS_TEXT, 0), ("inventory", TEXT, 0)],
 )
 def test_the_command_shown_prints_what_is_shown(marker: str, text: str, code: int) -> None:
     command, _, printed = readme.block(marker, text).removeprefix("$ gpu-webhook ").partition("\nPOD\n")
@@ -73,7 +84,7 @@ def test_the_first_pod_is_explained_by_two_commands_without_an_option(tmp_path: 
 
 
 def test_the_back_end_of_the_walk_through_works() -> None:
-    rule = readme.block("back end", RULES_TEXT)
+    rule = readme.block("back end", BACKENDS_TEXT)
     assert len(rule.splitlines()) < 30
     files = builders.shipped_files()
     cluster = files["cluster.yaml"].replace("backends: [", "backends: [acme, ")
@@ -89,13 +100,13 @@ def test_the_back_end_of_the_walk_through_works() -> None:
 
 @pytest.mark.large
 def test_the_first_steps_of_authors_print_what_is_shown(tmp_path: Path) -> None:
-    shutil.copytree(readme.ROOT / "rules", tmp_path / "rules")
+    shutil.copytree(readme.RULES, tmp_path / "rules")
     for name in ("policy.yaml", "pod.yaml", "suite.yaml"):
-        (tmp_path / name).write_text(readme.block(name, RULES_TEXT))
+        (tmp_path / name).write_text(readme.block(name, POLICIES_TEXT))
 
     _assert_shown("policy tried", tmp_path)
     _assert_shown("suite tried", tmp_path)
-    (tmp_path / "rules" / "acme.yaml").write_text(readme.block("rules/acme.yaml", RULES_TEXT))
+    (tmp_path / "rules" / "acme.yaml").write_text(readme.block("rules/acme.yaml", BACKENDS_TEXT))
     _edit(tmp_path / "rules" / "cluster.yaml", "backends: [", "backends: [acme, ")
     _edit(tmp_path / "rules" / "kustomization.yaml", "  files:\n", "  files:\n  - acme.yaml\n")
     _assert_shown("back end tried", tmp_path)
@@ -103,7 +114,7 @@ def test_the_first_steps_of_authors_print_what_is_shown(tmp_path: Path) -> None:
 
 
 def _assert_shown(marker: str, folder: Path) -> None:
-    command, _, printed = readme.block(marker, RULES_TEXT).removeprefix("$ ").partition("\n")
+    command, _, printed = readme.block(marker, BOTH_TEXTS).removeprefix("$ ").partition("\n")
     if " | " in command:
         assert _run(command, folder) == printed
         return
@@ -128,7 +139,8 @@ def _run(command: str, folder: Path) -> str:
 
 
 PAGES = (
-    *("README.md", "manifests/README.md", "rules/README.md", "webhook/README.md"),
+    *("README.md", "manifests/README.md", "webhook/README.md", "tests/attacks/THREATS.md"),
+    *(f"rules/{name}.md" for name in ("README", "BACKENDS", "REFERENCE")),
     *(f".github/{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
 )
 
@@ -161,5 +173,5 @@ def test_the_mistake_shown_to_authors_is_answered_so() -> None:
     with pytest.raises(RuleFilesError) as error:
         builders.rulebook(files | {"cluster.yaml": mistaken})
 
-    shown = next(line.strip() for line in RULES_TEXT.splitlines() if "did you mean" in line)
+    shown = next(line.strip() for line in BACKENDS_TEXT.splitlines() if "did you mean" in line)
     assert shown in str(error.value).splitlines()

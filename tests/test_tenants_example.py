@@ -12,7 +12,7 @@ from webhook.core.mutate import mutate
 from webhook.core.rules.rulebook import Rulebook
 from webhook.core.validate import validate
 
-TEXT = readme.RULES_README.read_text()
+TEXT = readme.POLICIES.read_text()
 BEFORE_IT_EXPIRES = 1_800_000_000.0
 AFTER_IT_EXPIRES = 1_801_400_000.0
 """2027-01-15 and 2027-02-01."""

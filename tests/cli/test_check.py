@@ -52,7 +52,7 @@ def test_a_file_stands_in_for_the_documents_of_its_names(tmp_path: Path) -> None
 def test_what_is_alone_or_on_standard_input_is_checked_by_the_rules_of_the_program(tmp_path: Path) -> None:
     """A back end that no cluster enables: its doubts are told, too."""
     alone = tmp_path / "acme.yaml"
-    alone.write_text(readme.block("rules/acme.yaml", readme.RULES_README.read_text()))
+    alone.write_text(readme.block("rules/acme.yaml", readme.BACKENDS.read_text()))
     unshown = alone.read_text().replace(
         "  modes:\n", "  modes:\n  - {name: two, when: {count: 2}, limits: {acme.example/card: count}}\n"
     )

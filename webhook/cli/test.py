@@ -114,12 +114,13 @@ class Suite:
     cases: tuple[Case, ...] = required(list_of(CASE, forms.EMPTY), "What has to hold.", default=())
 
 
+SUITE: Final = form(Suite)
 _DOCUMENT: Final[forms.Form[Mapping[str, Any]]] = forms.mapping(
     {
         "apiVersion": required(forms.word((API_VERSION,)), "The version."),
         "kind": required(forms.word(("Suite",)), "What it is."),
         "metadata": required(forms.mapping({"name": required(FILLED, "What it is called.")}), "Its name."),
-        "spec": required(form(Suite), "What it says.", default=Suite(cases=())),
+        "spec": required(SUITE, "What it says.", default=Suite(cases=())),
     }
 )
 

@@ -104,7 +104,7 @@ def pods(document: Any, workloads: Workloads, kind: str = "", api_version: str =
         versions = workloads.get((group, kind))
         of_kind = [of or "v1" for of, other in workloads if other == kind]
         message = f"no rule says whether a {kind or '(no kind)'} of {api_version or '(no apiVersion)'} holds pods"
-        fix = "write a Workload document for it, which may say that there are none (rules/README.md)"
+        fix = "write a Workload document for it, which may say that there are none (rules/BACKENDS.md)"
         near = closest(kind, {other for of, other in workloads if of == group} - {ANY}, 0.8)
         if versions is not None:
             message += f"; {versions.rule} knows {', '.join(versions.objects.versions)}, not {version}"

@@ -15,7 +15,7 @@ from webhook.core.violations import Refusal, Violation
 from webhook.files.rule_files import RuleFilesError
 
 SHIPPED = builders.rulebook(builders.shipped_files())
-OWN = readme.block("workload", readme.RULES_README.read_text())
+OWN = readme.block("workload", readme.BACKENDS.read_text())
 
 
 def numbers(text: str, workloads: Any = SHIPPED.workloads) -> dict[str, int]:

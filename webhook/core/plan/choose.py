@@ -56,11 +56,15 @@ Candidate = Assignment | Failure
 """One back end in the choice: how it serves the container, or why it cannot."""
 
 
+MOST_TRIALS: Final = 400
+"""How often fixes are tried for one pod: 16 ms at most [measured]."""
+
+
 @dataclass(slots=True)
 class Trials:
-    """How often fixes are tried for one pod: 16 ms at most [measured]."""
+    """How often fixes may still be tried for one pod."""
 
-    left: int = 400
+    left: int
 
 
 class Preference(NamedTuple):

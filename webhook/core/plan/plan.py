@@ -21,7 +21,15 @@ from webhook.core.kube.fields import Append, Edit, Path, Put, Remove, at, field_
 from webhook.core.kube.pod import INIT, SIDECAR, Container, Pod, Requirement, require_nodes
 from webhook.core.kube.quantity import Fraction, show_size
 from webhook.core.plan import choose
-from webhook.core.plan.choose import Assignment, NodeSelection, Preference, Trials, requirements, rule_text
+from webhook.core.plan.choose import (
+    MOST_TRIALS,
+    Assignment,
+    NodeSelection,
+    Preference,
+    Trials,
+    requirements,
+    rule_text,
+)
 from webhook.core.quota import tally
 from webhook.core.request import KEYS, GpuRequest, pasteable
 from webhook.core.rules.modes import Companions, Constant
@@ -55,6 +63,7 @@ def make(
     tenant_default: str | None = None,
     policy_allows: Callable[[Assignment], bool] | None = None,
     interpretation: Interpretation | None = None,
+    most_trials: int = MOST_TRIALS,
 ) -> Plan:
     """Plan the translation of a pod.
 
@@ -64,7 +73,7 @@ def make(
     nodes = NodeSelection(pod, rulebook)
     by_nodes = (nodes.allows, nodes.binds_to) if nodes.selects else (None, None)
     preference = Preference(tenant_default, policy_allows, *by_nodes)
-    trials = Trials()
+    trials = Trials(most_trials)
     plan = _make(nodes, interpretation or interpret(pod, rulebook), preference._replace(trials=trials))
     if any(violation.alternatives for violation in plan.violations):
         plan.violations = [_tried(violation, plan, nodes, preference, trials) for violation in plan.violations]

@@ -114,7 +114,7 @@ def filled(template: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """One value that a rule computes from a request; the verbs are documented in `rules/README.md`.
+    """One value that a rule computes from a request; the verbs are documented in `rules/REFERENCE.md`.
 
     rule        the line as messages name it, `hami-vgpu (hami-vgpu.yaml:21)`
     unit        how much of the neutral amount makes 1: bytes for memory, percent for cores and shares
