@@ -32,14 +32,14 @@ run: setup ## webhook and console without a cluster; BIND=127.0.0.1:8443 CONSOLE
 	@$(BIN)/python -m webhook.playground $(if $(BIND),--bind $(BIND)) $(if $(CONSOLE),--console $(CONSOLE)) $(if $(RULES),--rules $(RULES))
 
 quick: setup ## the tests that need no control plane, no browser, no image, and no thousands of pods: three minutes
-	@$(PYTEST) $(WORKERS) 3 -m "not cluster and not browser and not image and not large" --ignore tests/bench
+	@$(PYTEST) $(WORKERS) 3 -m "not cluster and not browser and not editor and not image and not large" --ignore tests/bench
 
 test: setup ## run every test, the real control plane included
 	@$(BIN)/python -m tests.cluster.binaries
 	@$(PYTEST) $(WORKERS) 4
 
 strict: setup ## the tests of programs and connections in Python's development mode, which sees what is never closed
-	@$(BIN)/python -X dev -m pytest -m "not cluster and not browser and not image and not large" $(PROGRAMS)
+	@$(BIN)/python -X dev -m pytest -m "not cluster and not browser and not editor and not image and not large" $(PROGRAMS)
 
 check: setup ## lint, types, layers, formatting, and the shipped rules with their examples
 	@$(BIN)/ruff format --check --quiet . || { echo 'run `make format`'; exit 1; }

@@ -19,6 +19,7 @@ from webhook.files.documents import parse
 SCHEMA = builders.RULES / "schemas" / "rules.json"
 MODELINE = "# yaml-language-server: $schema=schemas/rules.json"
 SHIPPED = [file for file in sorted(builders.RULES.glob("*.yaml")) if file.name != "kustomization.yaml"]
+NAMES = schemas.names(builders.rulebook(builders.shipped_files()))
 CASES = [case for case in golden.find() if (case.folder / "rules").exists()]
 
 BEYOND_A_SCHEMA = {case for cases in tables.table(__file__, "beyond a schema").values() for case in cases}
@@ -49,7 +50,7 @@ def test_it_prints_the_schema_of_any_rule() -> None:
     ran = run("schema")
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.json == schemas.schema()
+    assert ran.json == schemas.schema(named=NAMES)
     assert ran.json["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -76,9 +77,10 @@ def test_the_shipped_file_is_what_is_printed() -> None:
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.name)
 def test_shipped_rules_are_right_and_say_where_their_schema_is(file: Path) -> None:
-    first, _, _ = file.read_text().partition("\n")
+    first, *others = file.read_text().splitlines()
 
     assert first == MODELINE
+    assert {line for line in others if line.startswith("---")} <= {f"--- {MODELINE}"}
     assert (file.parent / first.partition("$schema=")[2]).samefile(SCHEMA)
     assert [*_mistakes(file.read_text())] == []
 

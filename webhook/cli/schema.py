@@ -3,10 +3,13 @@
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
+from webhook.cli import options
 from webhook.cli.options import FINE, UsageError
+from webhook.cli.test import SUITE
 from webhook.core.forms import forms
 from webhook.core.forms.document import nearest
 from webhook.core.forms.labels import MAX_NAME, SUBDOMAIN
@@ -16,13 +19,16 @@ from webhook.core.rules.catalog import DEVICE_CATALOG
 from webhook.core.rules.claims import CLAIM_SOURCE
 from webhook.core.rules.cluster import CLUSTER, PROTECTION
 from webhook.core.rules.objects import WORKLOAD
+from webhook.core.rules.rulebook import Rulebook
 from webhook.core.rules.tenant_policy import EXEMPTION, TENANT_POLICY
 from webhook.core.rules.verbs import UNITS, VERBS
+from webhook.files import rule_files
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """What `gpu-webhook schema` takes."""
     command.add_argument("kind", nargs="?", metavar="KIND", help="a kind of document, such as Backend (default: all)")
+    options.rules_option(command)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     kind = arguments.kind
     if kind not in {None, *KINDS}:
         raise UsageError(f'no kind of rule is called "{kind}"{nearest(kind, KINDS)}; there are {", ".join(KINDS)}')
-    print(schema_text(schema(kind)))
+    print(schema_text(schema(kind, names(rule_files.load_cached(arguments.rules)))))
     return FINE
 
 
@@ -62,6 +68,7 @@ KINDS: Final[Mapping[str, tuple[str, forms.Schema]]] = {
         "What of a pod gives devices that it does not ask for, or lifts a limit on those that it has.",
         PROTECTION.schema,
     ),
+    "Suite": ("What has to become of pods by rules and policies.", SUITE.schema),
     "TenantPolicy": (
         "What one tenant may ask of GPUs, and how much it may hold. Its name is the tenant's.",
         TENANT_POLICY.schema,
@@ -133,8 +140,33 @@ SHARED: Final[Mapping[str, forms.Schema]] = {
 _REFERENCE: Final = re.compile(r'"\$ref": "#/\$defs/(\w+)"')
 
 
-def schema(kind: str | None = None) -> forms.Schema:
-    """The schema of documents of one kind, or of any document by its `kind`."""
+def names(rulebook: Rulebook) -> Mapping[str, Collection[str]]:
+    """What documents can name in a rulebook, by what each shape of a name calls them."""
+    cards = rulebook.devices.values()
+    return {
+        "backends": sorted(rulebook.backends),
+        "models": sorted({card.model for card in cards}),
+        "profiles": sorted(rulebook.profiles),
+        "vendors": sorted({card.vendor for card in cards}),
+    }
+
+
+def _offering(value: Any, named: Collection[str]) -> Any:
+    """The same, which offers names where one stands; others are taken, as rules of a site may define them."""
+    if isinstance(value, list):
+        return [_offering(element, named) for element in value]
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _offering(child, named) for key, child in value.items()}
+    what = value.get("format")
+    if not isinstance(what, str):
+        return inner
+    del inner["format"]
+    return inner | ({"anyOf": [forms.reference(what), {}]} if what in named else {})
+
+
+def schema(kind: str | None = None, named: Mapping[str, Collection[str]] = MappingProxyType({})) -> forms.Schema:
+    """The schema of documents of one kind, or of any document by its `kind`, in which the `named` are offered."""
     object_name = forms.FILLED.schema | {"pattern": f"^{SUBDOMAIN}$", "maxLength": MAX_NAME}
     documents: dict[str, forms.Schema] = {}
     for name, (meaning, spec) in KINDS.items():
@@ -146,8 +178,8 @@ def schema(kind: str | None = None) -> forms.Schema:
         whole |= {"title": kind, **documents[kind]}
     else:
         heads = {key: load.HEAD.schema["properties"][key] for key in ("apiVersion", "kind")}
+        heads["kind"] = {**heads["kind"], "enum": [*KINDS]}
         whole |= {
-            "title": "Rules of gpu-webhook",
             "type": "object",
             "properties": {**heads, "metadata": {}, "spec": {}},
             "required": load.HEAD.schema["required"],
@@ -160,7 +192,9 @@ def schema(kind: str | None = None) -> forms.Schema:
     # The parts that it refers to, and those that these refer to.
     backend = {"backend": BACKEND.schema, "extendingBackend": inheriting(BACKEND.schema)}
     shared = {**SHARED, **backend, "claimSource": CLAIM_SOURCE.schema}
-    parts = {name: parametrised(part) for name, part in shared.items()} | {"parameter": PARAMETER}
+    whole = _offering(whole, named)
+    parts = {name: _offering(parametrised(part), named) for name, part in shared.items()} | {"parameter": PARAMETER}
+    parts |= {name: {"enum": [*words]} for name, words in named.items()}
     schemas: dict[str, forms.Schema] = {}
     missing = {*_REFERENCE.findall(json.dumps(whole))}
     while missing:

@@ -143,6 +143,11 @@ def size(units: tuple[str, str], example: str) -> Shape[int]:
     return replace(pattern(form, f"write a size with its unit, as {example}", read), fallback=1)
 
 
+def naming(names: str, read: Callable[[Node, Scope], T]) -> Shape[T]:
+    """One of the `names` that other documents define, as `models`; an editor offers those that it is told of."""
+    return Shape(read, {**TEXT.schema, "format": names}, TEXT.fallback)
+
+
 def list_of(element: Shape[T], if_empty: str = "") -> Shape[tuple[T, ...]]:
     """A list of such elements; `if_empty` is what is wrong with one without any, if that is."""
 

@@ -151,7 +151,10 @@ class Known:
 
 
 def _one_of(
-    complaint: str, names: Callable[[Known], Collection[str]], find: Callable[[Known, str], str | None] | None = None
+    kind: str,
+    complaint: str,
+    names: Callable[[Known], Collection[str]],
+    find: Callable[[Known, str], str | None] | None = None,
 ) -> forms.Shape[str]:
     """One of these names, or what is found by other spellings of them; `complaint` is said of anything else."""
 
@@ -162,7 +165,7 @@ def _one_of(
             raise node.problem(f'{complaint} "{text}"{scope.nearest(text, names(known))}', unknown=True)
         return name
 
-    return TEXT.reading(read)
+    return forms.naming(kind, read)
 
 
 def enabled_by(where: str) -> forms.Shape[str]:
@@ -175,7 +178,7 @@ def enabled_by(where: str) -> forms.Shape[str]:
             raise node.problem(f'{where} does not enable "{name}"{hint}', unknown=True)
         return name
 
-    return TEXT.reading(read)
+    return forms.naming("backends", read)
 
 
 def _profile(known: Known, text: str) -> str | None:
@@ -185,12 +188,13 @@ def _profile(known: Known, text: str) -> str | None:
     return None
 
 
-BACKEND: Final = _one_of("no rule defines the back end", lambda known: known.backends)
-PARAMETRISED: Final = _one_of("no rule defines the back end", lambda known: known.parametrised)
+BACKEND: Final = _one_of("backends", "no rule defines the back end", lambda known: known.backends)
+PARAMETRISED: Final = _one_of("backends", "no rule defines the back end", lambda known: known.parametrised)
 VENDOR: Final = _one_of(
-    "no catalogue is of the vendor", lambda known: {device.vendor for device in known.devices.values()}
+    "vendors", "no catalogue is of the vendor", lambda known: {device.vendor for device in known.devices.values()}
 )
 MODEL: Final = _one_of(
+    "models",
     "no catalogue knows the model",
     lambda known: {device.model for device in known.devices.values()},
     lambda known, text: known.devices[text.lower()].model if text.lower() in known.devices else None,
@@ -209,13 +213,14 @@ def _single(node: Node, scope: forms.Scope) -> str:
     return model
 
 
-FAMILY: Final = TEXT.reading(_family)
+FAMILY: Final = forms.naming("models", _family)
 """The models that a name may mean in a pod's `gpu-model`, as A100 means A100-40GB and A100-80GB."""
 
-SINGLE: Final = TEXT.reading(_single)
+SINGLE: Final = forms.naming("models", _single)
 """A model by a name that means no other."""
 
 PROFILE: Final = _one_of(
+    "profiles",
     "no catalogue has the profile",
     lambda known: {profile for device in known.devices.values() for profile in device.profiles},
     _profile,

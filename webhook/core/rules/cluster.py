@@ -242,17 +242,17 @@ class Cluster:
     exempt_at: Location = derived(lambda spec, _: spec.keys.get("systemNamespaces", spec.at), default=Location("", 0))
     backends: tuple[str, ...] = ()
     tiers: Mapping[str, int] = required(
-        forms.Shape(_ranks, list_of(forms.one_or_more(TEXT)).schema, {}),
+        forms.Shape(_ranks, list_of(forms.one_or_more(BACKEND)).schema, {}),
         "Names of back ends, the preferred ones first. A back end that is not listed serves no pod. Of an inner"
         " list the first one that has nodes is taken. `[]` is a cluster without GPUs.",
         ["nvidia-gpu", "hami-vgpu"],
         key="backends",
         default_factory=dict,
     )
-    whole: str | None = optional(TEXT, "For whole devices.", key="defaults.whole")
-    part: str | None = optional(TEXT, "For shares and sizes.", key="defaults.part")
+    whole: str | None = optional(BACKEND.reading(TEXT.read), "For whole devices.", key="defaults.whole")
+    part: str | None = optional(BACKEND.reading(TEXT.read), "For shares and sizes.", key="defaults.part")
     device: str | None = optional(
-        TEXT.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value)),
+        MODEL.reading(lambda node, scope: str(MODEL.read(node, scope) and node.value)),
         "The model of the card, if all nodes have the same: shares become sizes without `gpu-model`.",
         "A100-80GB",
     )

@@ -151,7 +151,7 @@ class Defaults:
     """What is meant where a pod does not say; `memory` is that of a bare `gpu: 1`."""
 
     backend: str | None = optional(
-        TEXT.reading(lambda node, scope: BACKEND.read(node, scope) and _ENABLED.read(node, scope)),
+        BACKEND.reading(lambda node, scope: BACKEND.read(node, scope) and _ENABLED.read(node, scope)),
         "The back end that serves them.",
         "hami-vgpu",
     )
@@ -178,7 +178,7 @@ def _models(node: Node, scope: forms.Scope) -> Tally:
 
 
 _AMOUNTS: Final[forms.Form[Any]] = form(_Limits, forms.any_of("devices", "memory"), complete=_Limits.amounts)
-_OF_MODELS: Final = map_of(_AMOUNTS, minProperties=1)
+_OF_MODELS: Final = map_of(_AMOUNTS, minProperties=1, propertyNames=SINGLE.schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""What an editor shows to authors of rules, by the server of YAML that editors have."""
