@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import readme
+from tests import readme, tables
 from tests.cli.program import RULES, SHIPPED, changed_rules, run
 
 
@@ -38,6 +38,15 @@ def test_files_are_checked_by_the_rules_beside_them_as_they_are_now(tmp_path: Pa
 
     assert (wrong.code, wrong.out.partition(" you mean")[0]) == (1, f"{rules / 'acme.yaml'}{SAID}")
     assert (several.code, several.out) == (0, f"{rules / 'acme.yaml'}, {rules / 'cluster.yaml'}: {COUNTED}")
+
+
+@tables.rows
+def test_a_wrong_guess_is_answered_with_what_is_meant(kind: str, spec: str, answer: str, tmp_path: Path) -> None:
+    guess = tmp_path / "guess.yaml"
+    head = f"apiVersion: gpu-webhook.io/v1alpha1\nkind: {kind}\nmetadata: {{name: guess}}\n"
+    guess.write_text(f"{head}spec:\n  {spec}\n")
+
+    assert answer in [line.partition(": ")[2].partition(": ")[2] for line in run("check", guess).out.splitlines()]
 
 
 def test_a_file_stands_in_for_the_documents_of_its_names(tmp_path: Path) -> None:

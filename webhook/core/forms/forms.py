@@ -21,7 +21,16 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
-from webhook.core.forms.document import DocumentError, Location, Node, Problem, Section, nearest
+from webhook.core.forms.document import (
+    DocumentError,
+    Location,
+    Node,
+    Problem,
+    Section,
+    closest,
+    did_you_mean,
+    nearest,
+)
 from webhook.core.kube import quantity
 from webhook.core.kube.quantity import Fraction
 
@@ -445,7 +454,7 @@ def _form(
             kept = [problem for problem in scope.problems[before:] if (problem.at, problem.path) != whole]
             scope.problems[before:] = kept
         for key in unknown:
-            message = f'unknown key "{key}"{nearest(key, keys_read)}'
+            message = f'unknown key "{key}"{did_you_mean(paths.get(closest(key, paths), ""))}'
             scope.problems.append(Problem(node.keys.get(key, node.at), node.path, message))
         return value
 
@@ -463,4 +472,8 @@ def _form(
     for rule in rules:
         schema |= rule.schema
     keys_read = schema["properties"].keys()
+    below = {
+        name: f"{key}.{name}" for key, child in schema["properties"].items() for name in child.get("properties", ())
+    }
+    paths = {**below, **{key: key for key in keys_read}}
     return Form(read, schema, fallback, read_among)

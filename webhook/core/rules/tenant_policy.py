@@ -65,6 +65,12 @@ def _some(node: Node, scope: forms.Scope) -> int:
     return node.parsed(request.memory)
 
 
+def _lifted(node: Node, _: forms.Scope) -> str:
+    if node.value in ("ceilings", "devices", "memory", "cores", "models"):
+        raise node.problem(f'"{node.value}" is no rule; write container or pod for a ceiling, or quota')
+    return node.word(LIFTED)
+
+
 def _of_pods(value: forms.Shape[str], keys: forms.Shape[str]) -> forms.Shape[Mapping[str, str]]:
     """Labels or annotations, none of which asks for devices, in the shorthand or in words of a back end."""
 
@@ -323,7 +329,7 @@ class Exemption:
         ["system:serviceaccount:ci:*"],
     )
     lifts: frozenset[str] = required(
-        forms.set_of(word(LIFTED), _EMPTY),
+        forms.set_of(word(LIFTED).reading(_lifted), _EMPTY),
         "Which rules are lifted. Where several exemptions hold for a pod, only what all of them lift.",
         ["quota"],
     )

@@ -165,8 +165,15 @@ class Amount:
 
 # Verbs that are numbers, with their options
 
+
+def _memory_unit(node: Node, _: forms.Scope) -> str:
+    if memory_unit(meant := f"{node.value}B"):
+        raise node.problem(f'"{node.value}" is no unit; write {meant}')
+    return node.text() if memory_unit(str(node.value)) else node.word(UNITS["memory"])
+
+
 _MEMORY_UNIT: Final = forms.Shape(
-    lambda node, _: node.text() if memory_unit(str(node.value)) else node.word(UNITS["memory"]),
+    _memory_unit,
     forms.any_schema(
         word(UNITS["memory"]),
         forms.pattern(f"^{_BLOCK.pattern}$", "write percent, quantity, bytes, MiB, GiB, or a block, as 256MiB"),
