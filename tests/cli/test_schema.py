@@ -27,14 +27,14 @@ BEYOND_A_SCHEMA = {case for cases in tables.table(__file__, "beyond a schema").v
 
 
 @cache
-def _editor(*kinds: str) -> Draft202012Validator:
+def _editor(kind: str | None) -> Draft202012Validator:
     """What checks documents of one kind, or of any."""
-    return Draft202012Validator(schemas.schema(*kinds))
+    return Draft202012Validator(schemas.schema(kind))
 
 
-def _mistakes(text: str, *kinds: str) -> Iterator[str]:
+def _mistakes(text: str, kind: str | None = None) -> Iterator[str]:
     for document in parse(text.encode(), "rule.yaml"):
-        for error in _editor(*kinds).iter_errors(document.plain()):
+        for error in _editor(kind).iter_errors(document.plain()):
             yield f"{error.json_path}: {error.message}"
 
 
