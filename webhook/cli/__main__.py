@@ -17,7 +17,7 @@ COMMANDS: Final[Mapping[str, Sequence[str]]] = {
     "serve": ("answer admission reviews over HTTPS", "", "--bind 127.0.0.1:9443 --metrics 127.0.0.1:9444"),
     "console": ("serve a page that shows the rules and tries pods", "", "--bind 127.0.0.1:9090 --cluster"),
     "explain": ("show what would become of a pod, and why", "pod.yaml", "-k overlays/production --cluster --quiet"),
-    "check": ("check rule files and run their examples", "rules", "rules --coverage --mutate"),
+    "check": ("check rule files and run their examples", "rules", "--losses -o json"),
     "diff": (
         "show what a change of rules or policies means for pods",
         "rules changed-rules --pods pods.yaml",

@@ -71,7 +71,8 @@ NOT_FORM = (
     "^two keys become|stands in a text, and is|^the example|^what becomes of|: in a key only",
     "is in another list than|is not within",
     "no request both has|is made by|is for partitions|stands here a second time|nothing writes the parameter",
-    "is no (key|value|name|glob)",
+    "is no (key|value|name|glob|model|product|profile|placement)|^nothing fills|for requests of authors of pods",
+    "is the name of a mode for other requests|^fit lists each value once",
     "no Cluster document|goes round in a circle|is defined already|is a device already",
 )
 """Problems no schema knows of: names elsewhere; sums; what parameters and examples become; what contradicts itself;

@@ -184,9 +184,7 @@ def with_cores(request: GpuRequest, card: Card | None) -> GpuRequest:
     if card is None or card.tflops is None:
         unknown = f"the catalogue has no figure for {card.model}" if card else "nothing says which card it is"
         message = f"how much of a card {tflops} TFLOPS are depends on the card, and {unknown}"
-        cores = (
-            f"ask for {pasteable(key_of('gpu-cores', request), '30')} instead of {request.stated['gpu-tflops'].key}"
-        )
+        cores = f"ask for {pasteable(key_of('gpu-cores', request), '30')} instead of {key_of('gpu-tflops', request)}"
         ways = [naming_a_model(request), Way(cores, {"gpu-tflops": "", "gpu-cores": "30"})]
         raise CannotExpressError("GPU304", message, ways, "gpu-tflops")
     if request.tflops > card.tflops:

@@ -116,7 +116,8 @@ def _unknown_key(key: str, words: Collection[str], path: Path, pod: Pod, nearest
     if any(container.name == stem for container in pod.containers):
         near = annotation("gpu", stem)
     fix = f"rename it to {near}" if near else f"rename it to one of: {quantity.listed([*words], 6)}"
-    if near and (share := _share(stem, text)) not in {"", text}:
+    share = _share(stem, text)
+    if near and share and share != text:
         fix = f"remove it, and write {pasteable(near, share)}"
     message = f'"{shown(key)}" is not a key of the shorthand'
     return Violation(code="GPU201", path=field_path(path), message=message, fix=fix)
