@@ -26,6 +26,7 @@ from webhook.core.rules.catalog import Cards
 from webhook.core.rules.load import Loaded, Memory, exemptions_from, policies_from, read
 from webhook.core.rules.modes import Constant, Outputs
 from webhook.core.rules.rulebook import Rulebook, with_backend_alone
+from webhook.core.violations import ACTIONS
 
 # What is changed, and into what
 
@@ -43,7 +44,7 @@ _WORDS: Final[Mapping[str, Sequence[str]]] = {
     "sharing": SHARINGS,
     "absent": ("whole", "none"),
     "form": ("label", "name"),
-    "enforcementAction": ("deny", "warn", "dryrun"),
+    "enforcementAction": ACTIONS,
     "deviceAccess": ("deny", "warn", "remove"),
     "unknownDevices": ("deny", "warn"),
     "operator": ("In", "NotIn"),
@@ -64,9 +65,6 @@ class Change(NamedTuple):
     before: str
     after: str
     mode: Location | None = None
-
-    def __str__(self) -> str:
-        return f"{self.at.line_only}: {self.path}: {self.before} -> {self.after}"
 
 
 def changes(document: Node, devices: Cards) -> Iterator[tuple[Change, Node]]:

@@ -47,7 +47,9 @@ def test_a_kubelet_shows_what_runs_on_its_own_node_and_nobody_else_has_the_node(
 
 @pytest.mark.parametrize("user", [*TENANTS, *PLATFORM])
 @tables.rows
-def test_whoever_debugs_a_pod_adds_no_container_with_devices(user: str, debugger: Object, refused: list[str]) -> None:
+def test_a_user_who_debugs_a_pod_adds_no_container_with_devices(
+    user: str, debugger: Object, refused: list[str]
+) -> None:
     added = _updating({}, {"ephemeralContainers": [builders.container("debugger", **debugger)]})
 
     assert _refused(added._replace(subresource="ephemeralcontainers"), user) == refused

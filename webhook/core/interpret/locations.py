@@ -159,8 +159,13 @@ def parse(entry: Entry) -> FieldValue | Violation:
         return value
     # The API server takes it in no label; if an annotation can have it, that is the way.
     message = f'"{shown(text)}" cannot be the value of a label: Kubernetes takes {labels.RULE} there'
-    fix = f"write it as an annotation: {pasteable(_qualified(key), shown(text))}"
+    fix = f"write {_annotated(key, shown(text))}"
     return Violation(code="GPU001", path=value.path, message=message, fix=fix)
+
+
+def _annotated(key: str, text: str) -> str:
+    """How a fix says that a value belongs into an annotation, as no label can hold it."""
+    return f"it as an annotation: {pasteable(_qualified(key), text)}"
 
 
 def _qualified(key: str) -> str:
@@ -175,8 +180,7 @@ def misread(path: Path, name: str, error: QuantityError) -> Violation:
     def write(text: str) -> str:
         if path[0] == "metadata":
             legal = path[1] != "labels" or labels.is_value(text)
-            annotated = f"it as an annotation: {pasteable(_qualified(name), text)}"
-            return f"write {request.as_string(text) if legal else annotated}"
+            return f"write {request.as_string(text) if legal else _annotated(name, text)}"
         count, times, share = text.partition("x")
         if not times:
             return f"write {text}"

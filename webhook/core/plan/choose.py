@@ -678,28 +678,26 @@ class NodeSelection:
             owner for owner in owners if owner.name in (around.present or ()) and owner.name not in around.cards
         ]
         # A pool that the pod selects may have no node now.
-        products = cards.labels(self.rulebook).products if self.selects else {}
-        for key in products.keys() & self._bounds.keys() if self.selects else ():
-            for value in self._bounds[key]:
-                meant = {
-                    card.model
-                    for card in cards.of_label(products[key], value)
-                    for owner in owners
-                    if owner.serves(card)
-                }
-                models.append(meant)
-                unknown += [] if meant else owners
+        for _, selected in self._selected():
+            meant = {card.model for card in selected for owner in owners if owner.serves(card)}
+            models.append(meant)
+            unknown += [] if meant else owners
         return [] if unknown else sorted(set().union(*models))
 
     def excludes_models(self, assignment: Assignment) -> str:
         """The label by which the pod selects nodes without the models asked for, if no rule writes it; or none."""
-        models = assignment.demand.models
-        products = cards.labels(self.rulebook).products if self.selects and models else {}
-        for key in products.keys() & self._bounds.keys() - assignment.mode.outputs.node_affinity.keys():
-            there = {card.model for value in self._bounds[key] for card in cards.of_label(products[key], value)}
-            if there and there.isdisjoint(models):
-                return key
-        return ""
+        models, ruled = assignment.demand.models, assignment.mode.outputs.node_affinity
+        there: dict[str, set[str]] = {}
+        for key, selected in self._selected() if models else ():
+            there.setdefault(key, set()).update(card.model for card in selected)
+        excluding = (key for key, named in there.items() if named and key not in ruled and named.isdisjoint(models))
+        return next(excluding, "")
+
+    def _selected(self) -> Iterator[tuple[str, Sequence[Card]]]:
+        """Labels of products by which the pod selects its nodes, each with the cards that one of its values means."""
+        products = cards.labels(self.rulebook).products if self.selects else {}
+        for key in sorted(products.keys() & self._bounds.keys()) if products else ():
+            yield from ((key, cards.of_label(products[key], value)) for value in self._bounds[key])
 
     def bind(self, demand: ContainerRequest) -> ContainerRequest:
         """The demand of a container with the bounds of the pod's node selection, if it has resources alone."""
